@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Analysis is what a capture says.
 type Analysis struct {
 	Host Host `json:"host"`
-	// Since is what all stamps here count from: the start of the kernel, of the container, or of
-	// the soft reboot.
+	// Since is what all stamps here count from: the start of the kernel, of the container or of the
+	// soft reboot; of a record that does not know that, of userspace or of cloud-init.
 	Since string `json:"since"`
 	// Zero is the stamp that the chain's times count from: the start of userspace.
 	Zero       Micros      `json:"zero"`
@@ -42,7 +43,7 @@ type Blame struct {
 	Task    bool   `json:"task,omitempty"`
 	Took    Micros `json:"took"`
 	Net     Micros `json:"net"`
-	Start   Micros `json:"start"`
+	Start   Micros `json:"start"` // zero where the record has a length only
 	OnChain bool   `json:"onChain,omitempty"`
 	// Restarted tells that the unit ran again later; Later that these stamps are of such a run,
 	// because the first is unknown.
@@ -128,6 +129,15 @@ func (x *index) blame(onChain map[string]bool) []Blame {
 	for _, t := range x.c.Spans {
 		if t.Kind == SpanTask && t.End > t.Start {
 			out = append(out, Blame{Unit: t.Name, Task: true, Took: t.End - t.Start, Net: x.net(t.Start, t.End), Start: t.Start, OnChain: onChain[t.Name]})
+		}
+	}
+	placed := make(map[string]bool, len(out))
+	for _, b := range out {
+		placed[b.Unit] = true
+	}
+	for _, l := range x.c.Lengths {
+		if l.Took > 0 && !placed[l.Name] {
+			out = append(out, Blame{Unit: l.Name, Task: strings.Contains(l.Name, "/"), Took: l.Took, Net: l.Took})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Blame) int {

@@ -18,7 +18,8 @@ type Capture struct {
 	Schema  string    `json:"schema"`
 	TakenAt time.Time `json:"takenAt,omitzero"`
 	// Sources names what the capture was made from: "systemd", "systemctl-show", "plot-svg",
-	// "plot-json", "journal", "cloud-init-log", "cloud-init-dump", "sosreport".
+	// "plot-json", "journal", "cloud-init-log", "cloud-init-dump", "sosreport"; of text
+	// "critical-chain", "blame", "time", "cloud-init-show", "cloud-init-blame", "log".
 	Sources []string `json:"sources,omitempty"`
 	Host    Host     `json:"host"`
 	Manager Manager  `json:"manager"`
@@ -27,15 +28,26 @@ type Capture struct {
 	// extension tasks, pauses.
 	Spans []Span `json:"spans,omitempty"`
 	// Marks are single moments: link changes, kubelet's milestones, clock jumps.
-	Marks     []Mark    `json:"marks,omitempty"`
+	Marks []Mark `json:"marks,omitempty"`
+	// Lengths are how long units and tasks took of which the record does not say when.
+	Lengths   []Length  `json:"lengths,omitempty"`
 	CloudInit CloudInit `json:"cloudInit,omitzero"`
 	// Notes say what a reader could not make sense of, in words for the operator.
 	Notes []string `json:"notes,omitempty"`
 
 	// Floating is the wall clock (µs since 1970) of this record's zero, when its spans are not tied
-	// to the kernel's start; zero when they are. [Capture.Merge] ties them; it is not part of the
-	// document.
+	// to the kernel's start, or [FloatNowhere]; zero when they are. [Capture.Merge] ties them; it is
+	// not part of the document.
 	Floating Micros `json:"-"`
+}
+
+// FloatNowhere is the Floating of a record that does not know the wall clock either.
+const FloatNowhere = Micros(1)
+
+// Length is how long a unit or a task took.
+type Length struct {
+	Name string `json:"name"`
+	Took Micros `json:"took"`
 }
 
 // Host says which machine booted, and from what.
@@ -81,6 +93,9 @@ type Manager struct {
 	// before userspace then belong to an earlier boot.
 	ShutdownStart Micros `json:"shutdownStart,omitempty"`
 	SoftReboots   int    `json:"softReboots,omitempty"`
+	// FromUserspace tells that all stamps count from the start of userspace, because the record does
+	// not say how long the kernel took; Userspace is zero then.
+	FromUserspace bool `json:"fromUserspace,omitempty"`
 }
 
 // Unit is one systemd unit with the stamps of its latest transitions.
@@ -269,6 +284,14 @@ func (c *Capture) Validate() error {
 			if !credible(s) {
 				return fmt.Errorf("read capture: unit %s: stamp %d µs is outside 0 to 2^53", u.ID, s)
 			}
+		}
+	}
+	if len(c.Lengths) > MaxUnits {
+		return fmt.Errorf("read capture: %d lengths, more than %d", len(c.Lengths), MaxUnits)
+	}
+	for _, l := range c.Lengths {
+		if !credible(l.Took) {
+			return fmt.Errorf("read capture: length of %s is outside 0 to 2^53 µs", l.Name)
 		}
 	}
 	for _, s := range c.Spans {

@@ -81,7 +81,7 @@ func (x *index) why(l *Link) string {
 			return name + " never came"
 		}
 	}
-	if len(l.Next) == 0 && x.c.Manager.Userspace == 0 {
+	if len(l.Next) == 0 && x.c.Manager.Userspace == 0 && x.since != sinceUserspace {
 		return "not in this record"
 	}
 	return ""

@@ -2,6 +2,7 @@ package boot
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,12 @@ func (c *Capture) Tidy() {
 		kept = append(kept, u)
 	}
 	c.Units = kept
+	measured := map[string]bool{}
+	c.Lengths = slices.DeleteFunc(c.Lengths, func(l Length) bool {
+		again := measured[l.Name]
+		measured[l.Name] = true
+		return again
+	})
 	slices.SortStableFunc(c.Spans, func(a, b Span) int { return cmp.Compare(a.Start, b.Start) })
 	c.Spans = dropRepeats(c.Spans)
 	slices.SortStableFunc(c.Marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
@@ -115,6 +122,9 @@ const (
 // manager takes it away.
 const NoteNoManager = "the dump has no manager block: phases are unknown; add the output of plain `systemctl show`"
 
+// NoteFloating is the note of spans that are not tied to the kernel's start.
+const NoteFloating = "cloud-init's stamps are not tied to the start of the kernel: times count from its first event; add cloud-init.log or `systemctl show`"
+
 // Merge adds what another record of the same boot knows: a `systemctl show` dump and that boot's
 // cloud-init.log, say. What c knows already stays, but systemd's own stamps go before those that
 // others saw. Records that are not of one boot are refused, as [Capture.SameBoot] says.
@@ -134,6 +144,16 @@ func (c *Capture) Merge(o *Capture) error {
 		return nil
 	}
 	o.land(c)
+	c.land(o)
+	switch {
+	case c.Floating > FloatNowhere && o.Floating > FloatNowhere:
+		o.ShiftSpans(o.Floating - c.Floating)
+	case c.Floating > 0 && o.placed(): // nothing ties them; the note says so
+		c.Floating = 0
+	}
+	if err := c.align(o); err != nil {
+		return fmt.Errorf("merge captures: %w", err)
+	}
 	for _, s := range o.Sources {
 		if !slices.Contains(c.Sources, s) {
 			c.Sources = append(c.Sources, s)
@@ -152,9 +172,10 @@ func (c *Capture) Merge(o *Capture) error {
 		*f.to = cmp.Or(*f.to, f.from)
 	}
 	if c.Manager.Userspace == 0 {
-		realtime := cmp.Or(c.Manager.KernelRealtime, o.Manager.KernelRealtime)
+		was := c.Manager
 		c.Manager = o.Manager
-		c.Manager.KernelRealtime = realtime
+		c.Manager.KernelRealtime = cmp.Or(was.KernelRealtime, o.Manager.KernelRealtime)
+		c.Manager.Finish = cmp.Or(o.Manager.Finish, was.Finish)
 	}
 	if c.TakenAt.IsZero() {
 		c.TakenAt = o.TakenAt
@@ -163,6 +184,7 @@ func (c *Capture) Merge(o *Capture) error {
 	c.Units = append(c.Units, o.Units...)
 	c.Spans = append(c.Spans, o.Spans...)
 	c.Marks = append(c.Marks, o.Marks...)
+	c.Lengths = append(c.Lengths, o.Lengths...)
 	for _, n := range o.Notes {
 		c.Note("%s", n)
 	}
@@ -173,6 +195,55 @@ func (c *Capture) Merge(o *Capture) error {
 	return nil
 }
 
+// align makes two records count from one moment, the kernel's start where either knows how long that
+// took.
+func (c *Capture) align(o *Capture) error {
+	if c.Manager.FromUserspace == o.Manager.FromUserspace {
+		return nil
+	}
+	late, other := c, o
+	if o.Manager.FromUserspace {
+		late, other = o, c
+	}
+	switch userspace := other.Manager.Userspace; {
+	case !other.placed():
+		other.Manager.FromUserspace = true
+	case userspace == 0:
+		return errors.New("one record counts from the start of userspace and the other from the kernel's, and neither knows how long the kernel took; give one at a time, or add `systemctl show`")
+	default:
+		late.shift(userspace)
+		late.Manager = Manager{}
+	}
+	return nil
+}
+
+// placed tells whether the record has any stamp.
+func (c *Capture) placed() bool {
+	return c.Floating == 0 && len(c.Spans) > 0 || len(c.Marks) > 0 || c.Manager.Finish > 0 ||
+		slices.ContainsFunc(c.Units, func(u Unit) bool { return u.FirstStamps() != (Stamps{}) })
+}
+
+// shift moves all stamps of units, spans and marks.
+func (c *Capture) shift(by Micros) {
+	move := func(s *Stamps) {
+		for _, m := range []*Micros{&s.Activating, &s.Activated, &s.Deactivating, &s.Deactivated} {
+			if *m > 0 {
+				*m = min(*m+by, MaxStamp)
+			}
+		}
+	}
+	for i := range c.Units {
+		move(&c.Units[i].Stamps)
+		if c.Units[i].First != nil {
+			move(c.Units[i].First)
+		}
+	}
+	for i := range c.Marks {
+		c.Marks[i].At = min(c.Marks[i].At+by, MaxStamp)
+	}
+	c.ShiftSpans(by)
+}
+
 // land ties floating spans to the clock of another record, by the kernel's wall time or by the unit
 // of cloud-init's first stage.
 func (c *Capture) land(on *Capture) {
@@ -181,14 +252,15 @@ func (c *Capture) land(on *Capture) {
 	}
 	u := on.Unit("cloud-init-local.service")
 	switch {
-	case on.Manager.KernelRealtime > 0:
+	case on.Manager.KernelRealtime > 0 && c.Floating > FloatNowhere:
 		c.ShiftSpans(c.Floating - on.Manager.KernelRealtime)
 	case u != nil && u.FirstStamps().Began() > 0:
-		c.ShiftSpans(u.FirstStamps().Began() - 1000000)
+		c.ShiftSpans(u.FirstStamps().Began() - floatStart)
 	default:
 		return
 	}
-	c.Floating, c.Notes = 0, nil
+	c.Floating, c.Manager.FromUserspace = 0, on.Manager.FromUserspace
+	c.Notes = slices.DeleteFunc(c.Notes, func(n string) bool { return n == NoteFloating })
 }
 
 func plainID(id string) string { return strings.ToLower(strings.ReplaceAll(id, "-", "")) }

@@ -7,6 +7,8 @@ const (
 	sinceKernel     = "kernel"
 	sinceContainer  = "container"
 	sinceSoftReboot = "soft reboot"
+	sinceUserspace  = "userspace"  // of a record that does not know the kernel's time
+	sinceCloudInit  = "cloud-init" // of a record that knows nothing else
 )
 
 // After says what the analysis' moments come after.
@@ -14,8 +16,19 @@ func (a *Analysis) After() string {
 	if a.Since == sinceKernel {
 		return "after the kernel"
 	}
-	return "after the start of the " + a.Since
+	return "after the start of " + a.Origin()
 }
+
+// Origin is what the analysis' moments count from, in words.
+func (a *Analysis) Origin() string {
+	if a.Since == sinceUserspace || a.Since == sinceCloudInit {
+		return a.Since
+	}
+	return "the " + a.Since
+}
+
+// floatStart is where the first event of spans is that have no place.
+const floatStart = Micros(1000 * 1000)
 
 // ownStart is where a boot's own time begins. Mostly that is the start of the kernel, zero. A
 // container's kernel is its host's, which may have been up for months: its time begins with its
@@ -23,6 +36,10 @@ func (a *Analysis) After() string {
 func (c *Capture) ownStart() (Micros, string) {
 	m := &c.Manager
 	switch {
+	case c.Floating > 0:
+		return floatStart, sinceCloudInit
+	case m.FromUserspace:
+		return 0, sinceUserspace
 	case m.ShutdownStart > 0 && m.ShutdownStart < m.Userspace:
 		return m.ShutdownStart, sinceSoftReboot
 	case m.SoftReboots > 0 && m.Userspace > 0:
@@ -48,7 +65,9 @@ func (c *Capture) fromOwnStart() (own *Capture, since string, older int) {
 	if since == sinceSoftReboot {
 		m.SoftReboots = max(m.SoftReboots, 1)
 	}
-	m.Userspace = max(shift(m.Userspace), 1) // zero would mean that it is not known
+	if m.Userspace > 0 {
+		m.Userspace = max(shift(m.Userspace), 1) // zero would mean that it is not known
+	}
 	for _, s := range []*Micros{&m.Finish, &m.SecurityStart, &m.SecurityFinish, &m.GeneratorsStart, &m.GeneratorsFinish, &m.UnitsLoadStart, &m.UnitsLoadFinish} {
 		*s = shift(*s)
 	}

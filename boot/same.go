@@ -71,8 +71,8 @@ func (c *Capture) sameClock(o *Capture) error {
 		return differ("boots", "kernel started at "+at(a), at(b))
 	}
 	for _, p := range []struct{ floating, kernel Micros }{{c.Floating, b}, {o.Floating, a}} {
-		if since := p.floating - p.kernel; p.floating > 0 && p.kernel > 0 && (since < -clockSlack || since > latestCloudInit) {
-			return differ("boots", "kernel started at "+at(p.kernel), "cloud-init began at "+at(p.floating+1000000))
+		if since := p.floating - p.kernel; p.floating > FloatNowhere && p.kernel > 0 && (since < -clockSlack || since > latestCloudInit) {
+			return differ("boots", "kernel started at "+at(p.kernel), "cloud-init began at "+at(p.floating+floatStart))
 		}
 	}
 	return nil
@@ -85,7 +85,7 @@ func (c *Capture) sameStamps(o *Capture) error {
 		slack = edgeTolerance
 	}
 	estimated := func(c *Capture) bool { return slices.Contains(c.Sources, "plot-json") }
-	if estimated(c) || estimated(o) {
+	if estimated(c) || estimated(o) || c.Manager.FromUserspace != o.Manager.FromUserspace {
 		return nil
 	}
 	for _, p := range []struct {

@@ -23,7 +23,7 @@ func (a *Analysis) WriteText(w io.Writer) error {
 		}
 	}
 	if len(a.Milestones) > 0 {
-		fmt.Fprintf(&b, "\nMilestones, since the %s started\n", a.Since)
+		fmt.Fprintf(&b, "\nMilestones, since %s started\n", a.Origin())
 		for _, m := range a.Milestones {
 			fmt.Fprintf(&b, "  %-22s %14s", m.Name, m.Net)
 			if m.Net != m.At {
@@ -160,7 +160,11 @@ func (a *Analysis) chainText(b *strings.Builder) {
 	if a.ParkedFor > 0 {
 		parking = ", with parking"
 	}
-	fmt.Fprintf(b, "Critical chain to %s (@ began, counted from userspace%s; + took; each waited for the one below)\n", a.Goal, parking)
+	from := "userspace"
+	if a.Zero == 0 {
+		from = "the start of " + a.Origin()
+	}
+	fmt.Fprintf(b, "Critical chain to %s (@ began, counted from %s%s; + took; each waited for the one below)\n", a.Goal, from, parking)
 	a.link(b, a.Chain, "", "")
 }
 

@@ -273,6 +273,9 @@ func (x *index) plan(goal int, chain *Link) (goalPlan, bool) {
 
 // verdict says in words what costs most and what would help.
 func (a *Analysis) verdict() []string {
+	if a.Goal == "" && len(a.Blame) > 0 {
+		return append([]string{"The record says how long units took, not when, so nothing can be said about what the boot waited for."}, a.longest()...)
+	}
 	if a.Goal == "" {
 		return []string{"No unit is known to have started, so nothing can be said about what the boot waited for."}
 	}

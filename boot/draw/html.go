@@ -207,7 +207,7 @@ func (s *scene) pageFoot(b *strings.Builder) {
 	for _, f := range s.a.Findings {
 		fmt.Fprintf(b, "<p>%s</p>", html.EscapeString(f))
 	}
-	since := "Times count from the start of the " + s.a.Since
+	since := "Times count from the start of " + s.a.Origin()
 	if s.a.ParkedFor > 0 {
 		since += " and omit the " + s.a.ParkedFor.String() + " in which the platform had parked the machine"
 	}

@@ -252,7 +252,7 @@ func float(c *boot.Capture, events []cloudEvent) {
 	first := slices.MinFunc(events, func(a, b cloudEvent) int { return cmp.Compare(a.at, b.at) }).at
 	c.ShiftSpans(1000000 - first)
 	c.Floating = max(first-1000000, 1)
-	c.Note("cloud-init's stamps are wall clock and not tied to the start of the kernel; 1 s is its first event")
+	c.Note(boot.NoteFloating)
 }
 
 // cloudSpans pairs starts and finishes. A stage that is started twice (by its banner and by its

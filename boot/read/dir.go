@@ -16,6 +16,9 @@ import (
 // hundreds.
 const maxDirFiles = 20000
 
+// maxReportFiles bounds how many files of one kind are merged.
+const maxReportFiles = 1000
+
 // maxLine bounds a file of one line, as that with the host's name.
 const maxLine = 4096
 
@@ -31,50 +34,81 @@ func Folder(name string) (*boot.Capture, error) {
 }
 
 // Dir reads one boot from a folder: a sosreport (https://github.com/sosreport/sos, plugins systemd,
-// logs and cloud_init), or any folder with records of one boot, which are merged.
+// logs and cloud_init), what eks-log-collector gathered (awslabs/amazon-eks-ami), or any folder with
+// records of one boot, which are merged.
 func Dir(fsys fs.FS) (*boot.Capture, error) {
-	root, ok := sosRoot(fsys)
-	if !ok {
-		return readLoose(fsys)
+	if root, ok := reportRoot(fsys, "sos_commands"); ok {
+		return readSOS(fsys, root)
 	}
-	var c *boot.Capture
-	var wrong []string
-	add := func(pattern string) {
-		names, _ := fs.Glob(fsys, path.Join(root, pattern)) // the patterns are well formed
+	if root, ok := reportRoot(fsys, "var_log"); ok {
+		r := &report{fsys: fsys, root: root}
+		r.add("var_log/messages", "var_log/syslog", "var_log/cloud-init.log")
+		return r.capture("eks-log-collector", "it has neither messages nor syslog nor cloud-init.log that can be read; "+fullJournal)
+	}
+	return readLoose(fsys)
+}
+
+// report is a folder with records at known places. One that cannot be read, or is of another boot,
+// does not spoil the rest.
+type report struct {
+	fsys  fs.FS
+	root  string
+	c     *boot.Capture
+	wrong []string
+}
+
+// add merges the files that match.
+func (r *report) add(patterns ...string) {
+	for _, pattern := range patterns {
+		names, _ := fs.Glob(r.fsys, path.Join(r.root, pattern)) // the patterns are well formed
+		if len(names) > maxReportFiles {
+			r.wrong = append(r.wrong, fmt.Sprintf("%s: %d files, of which the first %d were read", pattern, len(names), maxReportFiles))
+			names = names[:maxReportFiles]
+		}
 		for _, n := range names {
-			more, err := readIn(fsys, n)
-			if err == nil && c != nil {
-				err = c.Merge(more)
+			more, err := readIn(r.fsys, n)
+			if err == nil && r.c != nil {
+				err = r.c.Merge(more)
 			}
-			if err != nil { // one command that failed when the report was made does not spoil the rest
-				wrong = append(wrong, fmt.Sprintf("%s was skipped: %v", n, err))
-			} else if c == nil {
-				c = more
+			if err != nil {
+				r.wrong = append(r.wrong, fmt.Sprintf("%q was skipped: %v", n, err))
+			} else if r.c == nil {
+				r.c = more
 			}
 		}
 	}
-	// The plain `systemctl show --all` is the manager; the plot is only for what the dumps lack.
-	for _, pattern := range []string{"sos_commands/systemd/systemctl_show_*", "sos_commands/logs/journalctl*export*", "sos_commands/logs/journalctl*json*", "var/log/cloud-init.log"} {
-		add(pattern)
-	}
-	if c == nil || c.Manager.Userspace == 0 {
-		add("sos_commands/systemd/*plot*.svg")
-	}
-	if c == nil {
-		return nil, errors.New("read sosreport: it has neither systemctl dumps nor a plot that can be read; was sos run without the systemd plugin? " + strings.Join(wrong, "; "))
-	}
-	for _, w := range wrong {
-		c.Note("%s", w)
-	}
-	c.Sources = append([]string{"sosreport"}, c.Sources...)
-	sosHost(fsys, root, c)
-	c.Tidy()
-	return c, nil
 }
 
-// sosRoot finds the folder that has sos_commands in it: the one given, or the only one in it.
-func sosRoot(fsys fs.FS) (string, bool) {
-	for _, pattern := range []string{"sos_commands", "*/sos_commands"} {
+func (r *report) capture(source, nothing string) (*boot.Capture, error) {
+	if r.c == nil {
+		return nil, fmt.Errorf("read %s: %s %s", source, nothing, strings.Join(r.wrong, "; "))
+	}
+	for _, w := range r.wrong {
+		r.c.Note("%s", w)
+	}
+	r.c.Sources = append([]string{source}, r.c.Sources...)
+	sosHost(r.fsys, r.root, r.c)
+	r.c.Tidy()
+	return r.c, nil
+}
+
+func readSOS(fsys fs.FS, root string) (*boot.Capture, error) {
+	r := &report{fsys: fsys, root: root}
+	// The plain `systemctl show --all` is the manager; the plot is only for what the dumps lack, and
+	// text for a report that has nothing else.
+	r.add("sos_commands/systemd/systemctl_show_*", "sos_commands/logs/journalctl*export*", "sos_commands/logs/journalctl*json*", "var/log/cloud-init.log")
+	if r.c == nil || r.c.Manager.Userspace == 0 {
+		r.add("sos_commands/systemd/*plot*.svg")
+	}
+	if r.c == nil {
+		r.add("sos_commands/logs/journalctl_--no-pager_--boot", "sos_commands/systemd/systemd-analyze", "sos_commands/systemd/systemd-analyze_blame")
+	}
+	return r.capture("sosreport", "it has neither systemctl dumps nor a plot that can be read; was sos run without the systemd plugin?")
+}
+
+// reportRoot finds the folder that has a report's mark in it: the one given, or the only one in it.
+func reportRoot(fsys fs.FS, mark string) (string, bool) {
+	for _, pattern := range []string{mark, "*/" + mark} {
 		if found, err := fs.Glob(fsys, pattern); err == nil && len(found) > 0 {
 			return path.Dir(found[0]), true
 		}
@@ -99,7 +133,7 @@ func sosHost(fsys fs.FS, root string, c *boot.Capture) {
 	if c.Host.Name == "" {
 		c.Host.Name = line("sos_commands/host/hostname", "etc/hostname", "hostname")
 	}
-	if f := strings.Fields(line("sos_commands/kernel/uname_-a", "uname")); c.Host.Kernel == "" && len(f) > 2 {
+	if f := strings.Fields(line("sos_commands/kernel/uname_-a", "uname", "kernel/uname.txt")); c.Host.Kernel == "" && len(f) > 2 {
 		c.Host.Kernel = f[2]
 	}
 	if c.Host.BootID == "" {

@@ -54,9 +54,20 @@ a.service reached after 5s in userspace.</text><g transform="translate(263.287,1
 	smallDumpList = `[{"name":"init-local","event_type":"start","timestamp":1700000005.5},{"name":"init-local","event_type":"finish","timestamp":1700000007.5}]`
 )
 
+const (
+	smallChain = "a.target @9s\n├─kubelet.service @5s +4s\n│ └─c.service @1s +2s\n│   └─...\n└─late.socket @12s +1s\n  └─c.service @1s +2s\n"
+	smallTimes = "Startup finished in 1.466s (kernel) + 20.980s (userspace) = 22.446s\na.target reached after 9s in userspace\n  1min 5ms kubelet.service\n"
+	smallShow  = "-- Boot Record 01 --\nStarting stage: init-local\n|`->no cache found @00.00500s +00.01000s\nFinished stage: (init-local) 00.82400 seconds\n     00.38300s (init-local/x)\n"
+	smallLog   = "Jan 14 08:00:02 n kernel: [    0.500000] Linux version 6\nJan 14 08:00:03 n systemd[1]: Starting Kubelet...\nJan 14 08:00:05 n systemd[1]: Timed out waiting for device /dev/x.\n" +
+		"Jan 14 08:00:05 n systemd[1]: Startup finished in 1s (kernel) + 2s (userspace) = 3s.\n"
+	smallDmesg  = "[    0.000000] Linux version 6\n[    1.250000] systemd[1]: Starting a.service - A...\n[    1.300000] systemd[1]: Started a.service - A.\n"
+	smallSyslog = "Dec 31 23:59:50 cloud-init[1]: util.py[DEBUG]: Cloud-init v. 19.3 running 'init-local' at Sat, 31 Dec 2022 23:59:50 +0000. Up 7.20 seconds.\n" +
+		"Jan  1 00:00:01 cloud-init[1]: handlers.py[DEBUG]: finish: init-local: SUCCESS: x\n"
+)
+
 // FuzzRead gives any bytes to the readers, and what they make of it to all that prints and draws.
 func FuzzRead(f *testing.F) {
-	for _, text := range []string{smallDump, smallPlot, smallCapture, smallCloud, smallPlotList, smallDumpList} {
+	for _, text := range []string{smallDump, smallPlot, smallCapture, smallCloud, smallPlotList, smallDumpList, smallChain, smallTimes, smallShow, smallLog, smallDmesg, smallSyslog} {
 		if _, err := Bytes([]byte(text)); err != nil {
 			f.Fatalf("this one should be readable: %v: %.60s", err, text)
 		}
@@ -93,6 +104,9 @@ func FuzzMerge(f *testing.F) {
 	f.Add([]byte(smallDump), []byte(smallCloud))
 	f.Add(exportFormat(nodeJournal()[1:4]), []byte(smallDump))
 	f.Add([]byte(smallCapture), []byte(smallDumpList))
+	f.Add([]byte(smallChain), []byte(smallDump))
+	f.Add([]byte(smallShow), []byte(smallChain))
+	f.Add([]byte(smallLog), []byte(smallCloud))
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		for _, order := range [][2][]byte{{one, two}, {two, one}} {
 			a, err := Bytes(order[0])
@@ -121,15 +135,58 @@ func FuzzMerge(f *testing.F) {
 func FuzzCloudInit(f *testing.F) {
 	f.Add([]byte(smallCloud))
 	f.Add([]byte("2026-01-14 08:00:05,000 - util.py[DEBUG]: Cloud-init v. 23.4.4 running 'modules:final' at x. Up 1e9 seconds.\n"))
+	f.Add([]byte(smallSyslog))
+	fuzzReaders(f, readCloudInitLog, readCloudInitDump)
+}
+
+// FuzzAnalyzeText gives any text to the reader of what systemd-analyze prints.
+func FuzzAnalyzeText(f *testing.F) {
+	f.Add([]byte(smallChain))
+	f.Add([]byte(smallTimes))
+	fuzzReaders(f, readAnalyzeText)
+}
+
+// FuzzCloudInitText gives any text to the reader of what cloud-init analyze prints.
+func FuzzCloudInitText(f *testing.F) {
+	f.Add([]byte(smallShow))
+	fuzzReaders(f, readCloudInitText)
+}
+
+// FuzzLog gives any text to the reader of what journalctl prints and syslog writes.
+func FuzzLog(f *testing.F) {
+	f.Add([]byte(smallLog))
+	f.Add([]byte(smallDmesg))
+	f.Add([]byte("2026-01-14T08:00:05.123456+01:00 n systemd[1]: Finished x.mount - X.\n-- Boot 00000000000000000000000000000000 --\n"))
+	fuzzReaders(f, readLog)
+}
+
+// fuzzReaders runs all that there is on what readers make of any bytes.
+func fuzzReaders(f *testing.F, readers ...func([]byte) (*boot.Capture, error)) {
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, read := range []func([]byte) (*boot.Capture, error){readCloudInitLog, readCloudInitDump} {
+		for _, read := range readers {
 			c, err := read(data)
 			if err != nil {
 				continue
 			}
-			if _, err := everything.Of(c); err != nil && c.Validate() == nil {
+			c.Schema = boot.Schema
+			if c.Tidy(); c.Validate() != nil {
+				continue
+			}
+			if _, err := everything.Of(c); err != nil {
 				t.Error(err)
 			}
 		}
+	})
+}
+
+// FuzzUnpack: what gzip packed is read as what it is of, and no packed bytes do harm.
+func FuzzUnpack(f *testing.F) {
+	f.Add([]byte("\x08\x00\x00\x00\x00\x00\x00\xff\x01\x00\x00\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		out, err := unpack(append([]byte("\x1f\x8b"), data...))
+		if err == nil && len(out) > boot.MaxDocument+1 {
+			t.Errorf("%d bytes", len(out))
+		}
+		_ = explained(ErrUnknownFormat, out)
 	})
 }

@@ -1,6 +1,7 @@
 // Package read makes a [boot.Capture] from whatever somebody has: our own document, a `systemctl
-// show` dump, a `systemd-analyze plot`, a journal export, cloud-init's logs, a sosreport. It
-// recognises them by their content.
+// show` dump, a `systemd-analyze plot`, a journal export, cloud-init's logs, a sosreport, and of text
+// what systemd-analyze, cloud-init analyze and journalctl print and what syslog writes. It recognises
+// them by their content.
 package read
 
 import (
@@ -40,12 +41,26 @@ func formats() []format {
 		record, // any other JSON object: its error names the schema
 		{boot.SourceShow, sniffShow, readShow},
 		cloudInitLog,
+		{"text of cloud-init analyze", sniffCloudInitText, readCloudInitText},
+		{"log", sniffLog, readLog},
+		{"text of systemd-analyze", sniffAnalyzeText, readAnalyzeText}, // last: it may stand among other text
 	}
 }
 
-// Bytes recognises the format of data by its content and reads the boot in it. The error names the
-// format that failed, or is ErrUnknownFormat.
-func Bytes(data []byte) (*boot.Capture, error) { return as(data, formats()...) }
+// Bytes recognises the format of data by its content, also of what gzip packed, and reads the boot in
+// it. The error names the format that failed, or is ErrUnknownFormat, and then names what no reader
+// takes where that is known.
+func Bytes(data []byte) (*boot.Capture, error) {
+	data, err := unpack(data)
+	if err != nil {
+		return nil, err
+	}
+	c, err := as(data, formats()...)
+	if errors.Is(err, ErrUnknownFormat) {
+		return nil, explained(err, data)
+	}
+	return c, err
+}
 
 // Record reads a capture of kamino-agent. Whoever knows what he has is not linked with the other
 // readers.
@@ -57,6 +72,9 @@ func Journal(data []byte) (*boot.Capture, error) { return as(data, journalExport
 // CloudInitLog reads cloud-init.log.
 func CloudInitLog(data []byte) (*boot.Capture, error) { return as(data, cloudInitLog) }
 
+// sniffed is how much of a file its format is told by.
+const sniffed = 64 << 10
+
 func as(data []byte, formats ...format) (*boot.Capture, error) {
 	if len(data) > boot.MaxDocument {
 		return nil, fmt.Errorf("read boot: %d bytes, more than the limit of %d; cut the journal to one boot with `journalctl -b`", len(data), boot.MaxDocument)
@@ -66,7 +84,7 @@ func as(data []byte, formats ...format) (*boot.Capture, error) {
 	if len(head) == 0 {
 		return nil, errors.New("read boot: empty input")
 	}
-	head = head[:min(len(head), 64<<10)]
+	head = head[:min(len(head), sniffed)]
 	for _, f := range formats {
 		if !f.sniff(head) {
 			continue

@@ -29,7 +29,13 @@ files looks at this machine (as root):
   a picture or its numbers          systemd-analyze plot, plot --json=short
   a journal                         journalctl -b -o export, or -o json
   cloud-init                        /var/log/cloud-init.log, cloud-init analyze dump
-  a sosreport, unpacked
+  text                              systemd-analyze [time|blame|critical-chain],
+                                    cloud-init analyze [show|blame], journalctl -b,
+                                    syslog, messages, dmesg
+  a report, unpacked                of sos or eks-log-collector
+
+Each may be packed by gzip. Text lacks what its command does not print, and
+says so; other files are named together with the command that gives more.
 
 Times are net of parking: the time that a pre-provisioned VM waited for its owner
 is shown separately. docs/boot.md explains what is printed.`

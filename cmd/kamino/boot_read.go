@@ -77,7 +77,7 @@ func bootOpen(in io.Reader, arg string) (*boot.Capture, error) {
 }
 
 // bootPoolFiles lists the boots in files and folders: every file of a folder is a boot, and so is
-// every sosreport in it.
+// every report in it.
 func bootPoolFiles(args []string) ([]string, error) {
 	var out []string
 	for _, arg := range args {
@@ -113,7 +113,7 @@ func bootPoolFiles(args []string) ([]string, error) {
 }
 
 func bootIsReport(dir string) bool {
-	for _, pattern := range []string{"sos_commands", "*/sos_commands"} {
+	for _, pattern := range []string{"sos_commands", "*/sos_commands", "var_log", "*/var_log"} {
 		if found, err := filepath.Glob(filepath.Join(dir, pattern)); err == nil && len(found) > 0 {
 			return true
 		}

@@ -1,0 +1,341 @@
+package read
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino/boot"
+)
+
+// stampForm is a way in which a log begins its lines: a pattern with the stamp, and what it means.
+type stampForm struct {
+	name    string
+	pattern *pattern // the groups are the parts of the stamp, the last is the rest of the line
+	// read is the stamp in µs: of the wall clock since 1970, or since the kernel's start where mono is
+	// set.
+	read   func(part []string) (time.Time, error)
+	mono   bool
+	year   bool // the stamp has a year and a zone
+	coarse bool // it may have whole seconds only
+}
+
+// stampForms are those of journalctl (short-monotonic, short, short-precise, short-iso, short-full,
+// short-unix), of syslog (RFC 3164, RFC 5424 as rsyslog writes it) and of dmesg.
+var stampForms = []stampForm{
+	{name: "monotonic", mono: true, pattern: &pattern{text: `^\[ *(\d{1,10})\.(\d{6})\] ?(.*)$`}, read: func(p []string) (time.Time, error) {
+		s, err := strconv.ParseInt(p[0], 10, 64)
+		us, err2 := strconv.ParseInt(p[1], 10, 64)
+		return time.UnixMicro(s*1e6 + us), errors.Join(err, err2)
+	}},
+	{name: "ctime", coarse: true, pattern: &pattern{text: `^\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] (.*)$`}, read: func(p []string) (time.Time, error) {
+		return time.Parse(time.ANSIC, p[0])
+	}},
+	{name: "short", coarse: true, pattern: &pattern{text: `^([A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d)(\.\d{1,9})? (.*)$`}, read: func(p []string) (time.Time, error) {
+		return time.Parse("2006 Jan _2 15:04:05", "2000 "+p[0]+p[1]) // a leap year
+	}},
+	{name: "iso", coarse: true, year: true, pattern: &pattern{text: `^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)([.,]\d{1,9})?(Z|[+-]\d\d:?\d\d) (.*)$`}, read: func(p []string) (time.Time, error) {
+		zone := strings.Replace(strings.Replace(p[3], "Z", "+0000", 1), ":", "", 1)
+		return time.Parse("2006-01-02 15:04:05-0700", p[0]+" "+p[1]+strings.Replace(p[2], ",", ".", 1)+zone)
+	}},
+	{name: "full", coarse: true, year: true, pattern: &pattern{text: `^[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,9})? UTC (.*)$`}, read: func(p []string) (time.Time, error) {
+		return time.Parse("2006-01-02 15:04:05", p[0]+p[1])
+	}},
+	{name: "local", coarse: true, pattern: &pattern{text: `^[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,9})? [A-Z]{2,5} (.*)$`}, read: func(p []string) (time.Time, error) {
+		return time.Parse("2006-01-02 15:04:05", p[0]+p[1])
+	}},
+	{name: "unix", year: true, pattern: &pattern{text: `^(\d{9,10})\.(\d{6}) (.*)$`}, read: func(p []string) (time.Time, error) {
+		s, err := strconv.ParseInt(p[0], 10, 64)
+		us, err2 := strconv.ParseInt(p[1], 10, 64)
+		return time.UnixMicro(s*1e6 + us), errors.Join(err, err2)
+	}},
+}
+
+var (
+	// logSource is what stands before a message: the host, the program, its process.
+	logSource = &pattern{text: `^(\S+) ([^\s\[:]+)(?:\[(\d+)\])?: (.*)$`}
+	// dmesgSource is the same in the kernel's buffer, which has no host; the kernel's own lines have none.
+	dmesgSource = &pattern{text: `^([a-zA-Z0-9_.@()-]+)\[(\d+)\]: (.*)$`}
+	kernelStamp = &pattern{text: `^\[ *(\d{1,10})\.(\d{6})\] ?(.*)$`}
+	logHeader   = &pattern{text: `^-- (?:Logs begin|Journal begins|Boot|Reboot)\b.*--$`}
+	logBoot     = &pattern{text: `^-- (?:Reboot|Boot ([0-9a-f]{32})) --$`}
+	hostedLine  = &pattern{text: `^\S+ (?:kernel|[^\s\[:]+\[\d+\]): `}
+)
+
+// logForm finds how a log's first line with a stamp begins.
+func logForm(head string) (stampForm, bool) {
+	n := 0
+	for line := range strings.SplitSeq(head, "\n") {
+		if line = tidyLine(line); line == "" || logHeader.MatchString(line) {
+			continue
+		}
+		for _, f := range stampForms {
+			if f.pattern.MatchString(line) {
+				return f, true
+			}
+		}
+		if n++; n == 3 { // a prompt, or a line that was cut
+			break
+		}
+	}
+	return stampForm{}, false
+}
+
+func sniffLog(head []byte) bool {
+	form, ok := logForm(string(head))
+	if !ok || form.mono && consoleMark.Match(head) {
+		return false
+	}
+	return form.mono || form.name == "ctime" || bytesAny(head, " systemd[1]: ", " kernel: ", " systemd: ", " kubelet[")
+}
+
+func bytesAny(head []byte, words ...string) bool {
+	text := string(head)
+	for _, w := range words {
+		if strings.Contains(text, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// logLine is a line that says something of a boot.
+type logLine struct {
+	at                  boot.Micros // µs by the log's clock
+	kernel              boot.Micros // µs since the kernel's start, where the line has that besides
+	host, tag, pid, msg string
+}
+
+// textLog collects the lines of the last boot in a log.
+type textLog struct {
+	form   stampForm
+	hosted bool
+	lines  []logLine
+	bootID string
+	boots  int
+	first  boot.Micros // the first line of this boot
+	last   boot.Micros
+	seen   bool
+}
+
+// readLog reads what journalctl prints for people, what syslog writes to messages and syslog, and
+// dmesg, of which the last boot counts. PID 1's messages name units by their description, unless
+// systemd writes both.
+func readLog(data []byte) (*boot.Capture, error) {
+	text := string(data)
+	form, ok := logForm(text[:min(len(text), sniffed)])
+	if !ok {
+		return nil, fmt.Errorf("%w: no line with a time at its beginning", ErrUnknownFormat)
+	}
+	r := &textLog{form: form, boots: 1}
+	for line := range strings.SplitSeq(text, "\n") {
+		line = tidyLine(line)
+		if m := logBoot.Find(line); m != nil {
+			if r.seen {
+				r.begin()
+			}
+			r.bootID = m[1]
+			continue
+		}
+		if m := r.form.pattern.Find(line); m != nil {
+			r.line(m[1:])
+		}
+	}
+	return r.capture()
+}
+
+// begin forgets an older boot.
+func (r *textLog) begin() {
+	r.lines, r.bootID, r.seen = nil, "", false
+	r.boots++
+}
+
+func (r *textLog) line(part []string) {
+	t, err := r.form.read(part)
+	at := boot.Micros(t.UnixMicro())
+	if err != nil || at < 0 || at > boot.MaxStamp {
+		return
+	}
+	l := logLine{at: at}
+	if !r.source(&l, part[len(part)-1]) {
+		return
+	}
+	if m := kernelStamp.Find(l.msg); m != nil && l.tag == "kernel" {
+		if t, err := stampForms[0].read(m[1:]); err == nil {
+			l.kernel = max(boot.Micros(t.UnixMicro()), 1)
+		}
+		l.msg = m[3]
+	}
+	if !r.form.mono && !r.form.year && r.seen && at < r.last-180*86400e6 { // New Year: the stamp has no year
+		l.at += 366 * 86400e6
+	}
+	if l.tag == "kernel" && strings.HasPrefix(l.msg, "Linux version ") && r.seen && r.again(l.at) {
+		r.begin()
+	}
+	if !r.seen {
+		r.first, r.seen = l.at, true
+	}
+	r.last = l.at
+	switch l.tag {
+	case "systemd", "kernel", "kubelet", "containerd", "crio", "systemd-networkd", "NetworkManager":
+		r.lines = append(r.lines, l)
+	}
+}
+
+// again tells whether a kernel that says its version is that of another boot: it says so early, and
+// syslog may write other lines of the same boot before it.
+func (r *textLog) again(at boot.Micros) bool {
+	if r.form.mono {
+		return at < r.last
+	}
+	return at-r.first > 60e6
+}
+
+// source divides what follows the stamp. Of the forms that dmesg shares, the first line tells whether
+// a host stands before the program.
+func (r *textLog) source(l *logLine, rest string) bool {
+	if !r.form.mono && r.form.name != "ctime" {
+		m := logSource.Find(rest)
+		if m == nil {
+			return false
+		}
+		l.host, l.tag, l.pid, l.msg = m[1], m[2], m[3], m[4]
+		return true
+	}
+	if !r.seen {
+		r.hosted = hostedLine.MatchString(rest)
+	}
+	if m := logSource.Find(rest); r.hosted && m != nil {
+		l.host, l.tag, l.pid, l.msg = m[1], m[2], m[3], m[4]
+		return true
+	}
+	l.tag, l.msg = "kernel", rest
+	if m := dmesgSource.Find(rest); m != nil {
+		l.tag, l.pid, l.msg = m[1], m[2], m[3]
+	}
+	return true
+}
+
+// zero is the moment by the log's clock at which the kernel started, or userspace if that is all that
+// is known.
+func (r *textLog) zero() (zero boot.Micros, kernel bool) {
+	if r.form.mono {
+		return 0, true
+	}
+	var byKernel boot.Micros
+	for _, l := range r.lines {
+		if l.kernel > 0 && (byKernel == 0 || l.at-l.kernel < byKernel) { // syslog gets these lines late
+			byKernel = l.at - l.kernel
+		}
+		if total, whole := finishedIn(l); total > 0 {
+			return l.at - total, whole
+		}
+	}
+	if byKernel > 0 {
+		return byKernel, true
+	}
+	return r.first, false
+}
+
+// finishedIn is how long PID 1 says that startup took, and whether the kernel's time is part of that.
+func finishedIn(l logLine) (total boot.Micros, whole bool) {
+	phases := finishedPhases(l)
+	return phases["kernel"] + phases["initrd"] + phases["userspace"], phases["kernel"] > 0
+}
+
+func finishedPhases(l logLine) map[string]boot.Micros {
+	rest, ok := strings.CutPrefix(l.msg, "Startup finished in ")
+	if !ok || !l.manager() {
+		return nil
+	}
+	phases := map[string]boot.Micros{}
+	for _, m := range phaseText.FindAll(rest) {
+		phases[m[2]], _ = parseSpan(m[1])
+	}
+	if len(phases) == 0 { // a container's has one length
+		phases["userspace"], _ = parseSpan(strings.TrimSuffix(rest, "."))
+	}
+	return phases
+}
+
+// manager tells whether PID 1 wrote the line; syslog of systemd 219 leaves the process out.
+func (l logLine) manager() bool { return l.tag == "systemd" && (l.pid == "1" || l.pid == "") }
+
+// capture makes entries of a journal of the lines.
+func (r *textLog) capture() (*boot.Capture, error) {
+	zero, known := r.zero()
+	j := newJournal()
+	units, left := map[string]bool{}, 0
+	for _, l := range r.lines {
+		at := l.at - zero
+		if l.kernel > 0 {
+			at = l.kernel
+		}
+		stamp := strconv.FormatInt(int64(max(at, 1)), 10)
+		e := entry{"MESSAGE": l.msg, "SYSLOG_IDENTIFIER": l.tag, "_PID": cmp.Or(l.pid, "0"), "_HOSTNAME": l.host, "_SOURCE_MONOTONIC_TIMESTAMP": stamp}
+		if r.form.year && l.kernel == 0 && at > 0 {
+			e["__MONOTONIC_TIMESTAMP"], e["__REALTIME_TIMESTAMP"] = stamp, strconv.FormatInt(int64(l.at), 10)
+		}
+		switch {
+		case l.tag == "kernel":
+			e["_TRANSPORT"] = "kernel"
+		case l.tag == "containerd" || l.tag == "crio":
+			e["_SYSTEMD_UNIT"] = l.tag + ".service"
+		case l.manager():
+			e["_PID"] = "1"
+			l.describe(e)
+		}
+		if id := e["UNIT"]; id != "" && !units[id] {
+			if len(units) == maxLogUnits {
+				left++
+				continue
+			}
+			units[id] = true
+		}
+		j.add(e)
+	}
+	if len(units) == 0 {
+		return nil, fmt.Errorf("%w: no message of systemd (PID 1) about a unit in it; %s", ErrUnknownFormat, fullJournal)
+	}
+	c, err := j.capture(nil)
+	if err != nil {
+		return nil, err
+	}
+	c.Host.BootID = r.bootID
+	if !known && c.Manager.Userspace == 0 {
+		c.Manager.FromUserspace = true
+		c.Note("nothing in this log says when the kernel started: times count from its first line")
+	}
+	if r.boots > 1 {
+		c.Note("the log holds %s; this is the last", boot.Count(r.boots, "boot"))
+	}
+	if left > 0 {
+		c.Note("units beyond the first %d were left out", maxLogUnits)
+	}
+	exact := "exact to 1 µs"
+	if r.coarse() {
+		exact = "in whole seconds"
+	}
+	c.Note("read from the text of a log: times are %s, units have their description as name where the text has no other, and no dependencies; for all of it, %s", exact, fullJournal)
+	return c, nil
+}
+
+// maxLogUnits bounds the units of a log: it may go on for weeks after the boot, and each container is
+// a unit.
+const maxLogUnits = 20000
+
+// coarse tells whether no line has a fraction of a second.
+func (r *textLog) coarse() bool {
+	if !r.form.coarse {
+		return false
+	}
+	for _, l := range r.lines {
+		if l.at%1e6 != 0 {
+			return false
+		}
+	}
+	return true
+}

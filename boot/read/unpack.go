@@ -1,0 +1,79 @@
+package read
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+
+	"kamino.dev/kamino/boot"
+)
+
+// unpack is what is in a gzip, no larger than a document may be; other data stays as it is.
+func unpack(data []byte) ([]byte, error) {
+	if !bytes.HasPrefix(data, []byte("\x1f\x8b")) {
+		return data, nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("read boot: gunzip: %w", err)
+	}
+	out, err := io.ReadAll(io.LimitReader(z, boot.MaxDocument+1))
+	if err != nil {
+		return nil, fmt.Errorf("read boot: gunzip: %w; was the file cut off?", err)
+	}
+	return out, nil
+}
+
+// kind is something that no reader takes, though people have it at hand.
+type kind struct {
+	what  string
+	sniff func(head []byte) bool
+	how   string
+}
+
+const (
+	fullJournal = "on the node: journalctl -b -o export > journal.txt"
+	fullDump    = "on the node: (systemctl show; echo; systemctl show --all '*') > node.txt"
+)
+
+// consoleMark is how systemd marks a line on a console.
+var consoleMark = &pattern{text: `(?m)^.{0,40}\[(?:\x1b\[[0-9;]*m)?(?:  OK  |FAILED|DEPEND| TIME )(?:\x1b\[[0-9;]*m)?\] `}
+
+// kinds are what is named and not read. Order matters where one text has marks of two.
+func kinds() []kind {
+	return []kind{
+		{"a tar archive", func(head []byte) bool { return len(head) > 262 && string(head[257:262]) == "ustar" }, "unpack it, and give its folder"},
+		{"a zip archive", begins("PK\x03\x04"), "unpack it, and give its folder"},
+		{"packed by xz", begins("\xfd7zXZ\x00"), "unpack it: xz -d FILE"},
+		{"packed by zstd", begins("\x28\xb5\x2f\xfd"), "unpack it: zstd -d FILE"},
+		{"packed by bzip2", begins("BZh"), "unpack it: bzip2 -d FILE"},
+		{"packed by gzip twice", begins("\x1f\x8b"), "unpack it: gzip -d FILE"},
+		{"a binary journal", begins("LPKSHHRH"), "export it: journalctl --file FILE -o export > journal.txt"},
+		{"the text of a serial console, where units have no times", consoleMark.Match, fullJournal},
+		{"waagent.log, which has extensions and no units", has(`\A\s*\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z? (?:INFO|VERBOSE|WARNING|ERROR) `), fullJournal},
+		{"cloud-init-output.log, which has what scripts printed and no times", has(`(?m)^Cloud-init v\. ?\S+ running '`), "give /var/log/cloud-init.log of the same node"},
+		{"the text of cloud-init analyze boot", has(`(?m)^-- Most Recent Boot Record --`), "print with: cloud-init analyze show, or give /var/log/cloud-init.log"},
+		{"systemd's answer that the boot has not finished", has(`(?m)^Bootup is not yet finished`), "wait until systemctl list-jobs is empty; then " + fullDump},
+		{"the text of systemd-analyze dump", has(`(?m)^-> Unit \S+:`), fullDump},
+		{"the text of systemctl, which has no monotonic times", has(`(?m)^\s*(?:UNIT +LOAD +ACTIVE +SUB|[●○×] \S+\.service - )`), fullDump},
+		{"a log of kubelet, which has no units", has(`\A\s*[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} `), fullJournal},
+	}
+}
+
+func begins(magic string) func([]byte) bool {
+	return func(head []byte) bool { return bytes.HasPrefix(head, []byte(magic)) }
+}
+
+func has(text string) func([]byte) bool { return (&pattern{text: text}).Match }
+
+// explained adds to an error of an unknown format what the file is, where that is known, and what to
+// give instead.
+func explained(err error, data []byte) error {
+	for _, k := range kinds() {
+		if k.sniff(data[:min(len(data), sniffed)]) {
+			return fmt.Errorf("%w: this is %s; %s", err, k.what, k.how)
+		}
+	}
+	return err
+}
