@@ -44,9 +44,6 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 		w.Node = func(ctx context.Context) (watch.Node, error) { return kept.of(ctx, d, name) }
 	}
 	if *once {
-		if err := w.Recover(ctx); err != nil {
-			return err
-		}
 		return w.Once(ctx)
 	}
 	go w.Report(ctx) // both end with the process

@@ -10,12 +10,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"time"
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/host"
-	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/agent/seal"
@@ -55,20 +55,6 @@ type owner struct {
 	Instance  string    `json:"instance,omitempty"` // EC2's i-…
 	MachineID string    `json:"machineId,omitempty"`
 	Since     time.Time `json:"since"`
-}
-
-// State is the content of StatePath: the configuration in force, and the one that was refused.
-type State struct {
-	Generation int64    `json:"generation"`
-	Hash       string   `json:"hash"`
-	Source     string   `json:"source"`
-	Refused    string   `json:"refused,omitempty"` // hash of a document that was tried and did not work
-	Status     string   `json:"status"`
-	Error      string   `json:"error,omitempty"`
-	Labels     []string `json:"labels,omitempty"` // keys that the agent set on the node
-	// Taints are those that the agent set on the node.
-	Taints []nodeapi.Taint `json:"taints,omitempty"`
-	At     time.Time       `json:"at"`
 }
 
 // verdict is what is known about the disk before the network is.
@@ -145,9 +131,37 @@ func (m *Machine) judge(ctx context.Context) (verdict, error) {
 	}
 	if v.mine() {
 		v.done = true
-		return v, m.ready()
+		return v, m.again(ctx)
 	}
 	return v, nil
+}
+
+// again is a new boot of the machine whose disk this is. Where the one before it ended while a new
+// generation was on trial, kubelet starts with the former files: the trial may be what ended it.
+func (m *Machine) again(ctx context.Context) error {
+	if err := m.takeBack(ctx); err != nil {
+		m.Log.Error("the former configuration was not restored; kamino-agent watch tries again", "error", err)
+	}
+	return m.ready()
+}
+
+func (m *Machine) takeBack(ctx context.Context) error {
+	files, err := nodeconfig.Former(m.Disk)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	made, err := nodeconfig.Write(m.Disk, files)
+	if err != nil {
+		return err
+	}
+	if err := m.reload(ctx, made.Reload); err != nil {
+		return err
+	}
+	m.Log.Warn("this machine went down while a new configuration was on trial; the former one was restored")
+	return nodeconfig.DropFormer(m.Disk)
 }
 
 // mend finishes what a seal left.
@@ -194,7 +208,7 @@ func (m *Machine) unseal(ctx context.Context, v *verdict) error {
 	if own {
 		v.done = true
 		m.revive(ctx)
-		return m.ready()
+		return m.again(ctx)
 	}
 	if err := m.readOwner(v); err != nil {
 		return err

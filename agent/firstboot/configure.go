@@ -2,15 +2,12 @@ package firstboot
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/seal"
 )
@@ -22,11 +19,11 @@ func (m *Machine) configure(ctx context.Context) (State, error) {
 	doc, err := nodeconfig.Find(patience, m.Settings.Sources, m.Disk, m.IMDS.UserData)
 	if by := nodeconfig.Configurer(m.Disk); errors.Is(err, nodeconfig.ErrNone) && by != "" {
 		m.Log.Info("no NodeConfig of Kamino's: EKS's own program configures kubelet", "program", by)
-		return State{Status: "Image", At: m.Now().UTC()}, nil
+		return State{Status: StatusImage, At: m.Now().UTC()}, nil
 	}
 	if errors.Is(err, nodeconfig.ErrNone) && m.Settings.Join == seal.JoinKeep {
 		m.Log.Info("no NodeConfig: kubelet starts as the image has it, with the cluster's shared credential")
-		return State{Status: "Image", At: m.Now().UTC()}, nil
+		return State{Status: StatusImage, At: m.Now().UTC()}, nil
 	}
 	if err != nil {
 		return State{}, err
@@ -92,31 +89,4 @@ func (m *Machine) reload(ctx context.Context, changed bool) error {
 		return fmt.Errorf("reload units: %w", err)
 	}
 	return nil
-}
-
-// Applied is the state in which c is in force.
-func Applied(doc nodeconfig.Document, c *nodeconfig.NodeConfig, now time.Time) State {
-	return State{Generation: c.Generation, Hash: doc.Hash(), Source: doc.Source, Status: "Applied", At: now.UTC(),
-		Labels: slices.Sorted(maps.Keys(c.Kubelet.Labels)), Taints: c.Kubelet.Taints}
-}
-
-// ReadState reads the configuration in force; the zero value when there is none.
-func ReadState(d *disk.Disk) (s State, err error) {
-	data, err := d.ReadFile(StatePath, disk.Small)
-	if err != nil {
-		return State{}, nil
-	}
-	if err := json.Unmarshal(data, &s); err != nil {
-		return s, fmt.Errorf("decode /%s: %w", StatePath, err)
-	}
-	return s, nil
-}
-
-// WriteState replaces it.
-func WriteState(d *disk.Disk, s State) error {
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return err
-	}
-	return d.WriteFile(StatePath, append(data, '\n'), 0o644)
 }

@@ -50,7 +50,7 @@ func (m *Machine) identify(ctx context.Context, v *verdict) (about, error) {
 		}
 		m.Log.Warn("IMDS does not answer; the name comes from the provisioning media", "error", err)
 	}
-	if err := m.settle(v, meta); err != nil || v.done {
+	if err := m.settle(ctx, v, meta); err != nil || v.done {
 		return about{}, err
 	}
 	parked := meta.Extended.Compute.PPSType
@@ -72,14 +72,14 @@ func (m *Machine) identify(ctx context.Context, v *verdict) (about, error) {
 }
 
 // settle compares what SMBIOS and the metadata service say of the machine, and completes v by it.
-func (m *Machine) settle(v *verdict, meta platform.Metadata) error {
+func (m *Machine) settle(ctx context.Context, v *verdict, meta platform.Metadata) error {
 	if meta.InstanceID != "" {
 		if v.instance != "" && v.instance != meta.InstanceID {
 			return fmt.Errorf("read identity: SMBIOS says %s, IMDS says %s", v.instance, meta.InstanceID)
 		}
 		v.instance = meta.InstanceID
 		if v.done = !v.sealed && v.mine(); v.done {
-			return m.ready()
+			return m.again(ctx)
 		}
 		return nil
 	}
@@ -90,7 +90,7 @@ func (m *Machine) settle(v *verdict, meta platform.Metadata) error {
 	case v.vm == "":
 		v.vm = id
 		if v.done = !v.sealed && v.mine(); v.done {
-			return m.ready()
+			return m.again(ctx)
 		}
 	case id != "" && !platform.Same(id, v.vm):
 		return fmt.Errorf("read identity: SMBIOS says %s, IMDS says %s", v.vm, id)

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"go.yaml.in/yaml/v3"
+
 	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/strict"
 )
@@ -103,6 +105,17 @@ func Parse(data []byte) (*NodeConfig, error) {
 		return nil, fmt.Errorf("validate NodeConfig: %w", err)
 	}
 	return &c, nil
+}
+
+// Generation is the document's generation as far as it can be read; 0 where it cannot.
+func Generation(data []byte) int64 {
+	var c struct {
+		Generation int64 `yaml:"generation"`
+	}
+	if len(data) > Most || yaml.Unmarshal(data, &c) != nil {
+		return 0
+	}
+	return c.Generation
 }
 
 var (

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -26,6 +27,16 @@ import (
 
 // Annotation of the Node under which the state of the configuration is found.
 const Annotation = "kamino.dev/config"
+
+// annotation is its JSON; kamino.NodeConfig is its reader.
+type annotation struct {
+	Generation int64            `json:"generation"`
+	Status     string           `json:"status"`
+	Error      string           `json:"error"`
+	Hash       string           `json:"hash"`
+	Offered    *firstboot.Offer `json:"offered,omitempty"`
+	At         string           `json:"at"`
+}
 
 // Node is the node's own object.
 type Node interface {
@@ -53,25 +64,35 @@ type Watcher struct {
 	Health           string
 	Deadline, Settle time.Duration
 
-	told bool // the Node's annotation is that of the state in force
+	told string // the annotation as it was written last
+	// unread is since when the source cannot be read; zero: it can be.
+	unread time.Time
 }
 
 // backoffMost is the longest pause after errors.
 const backoffMost = 15 * time.Minute
 
+// Bounds of the trials of one document: how often the agent or the machine may die in one, and how
+// many may begin at all, since a document may also make the machine restart in an orderly way.
+const (
+	deathsMost = 2
+	trialsMost = 10
+)
+
 // Run polls until the context ends, at Interval with a fifth of jitter so that a pool's nodes do
 // not ask at once, and with doubling pauses while there is an error.
 func (w *Watcher) Run(ctx context.Context) error {
-	if err := w.Recover(ctx); err != nil {
-		return err
-	}
+	w.comeBack(ctx)
 	pause := w.Interval
 	for {
 		if err := w.Wait(ctx, pause*4/5+rand.N(pause*2/5+1)); err != nil {
 			return nil // asked to stop
 		}
 		err := w.Once(ctx)
-		if err == nil {
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
 			pause = w.Interval
 			continue
 		}
@@ -88,33 +109,80 @@ func (w *Watcher) Once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	patience, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	doc, err := nodeconfig.Find(patience, w.Settings.Sources, w.Disk, w.IMDS.UserData)
-	if errors.Is(err, nodeconfig.ErrNone) {
-		return nil
-	}
-	if err != nil {
+	w.comeBack(ctx)
+	doc, err := w.find(ctx)
+	none := errors.Is(err, nodeconfig.ErrNone)
+	if err != nil && !none {
+		if ctx.Err() == nil {
+			w.reportUnread(ctx, state, err)
+		}
 		return err
 	}
-	if doc.Hash() == state.Hash || doc.Hash() == state.Refused {
-		if !w.told {
-			w.tell(ctx, state) // the first boot's, or one that could not be reported
-		}
+	w.unread = time.Time{}
+	if none || doc.Hash() == state.Hash {
+		return w.settle(ctx, state)
+	}
+	if state.Refused(doc.Hash()) {
+		w.tell(ctx, state)
 		return nil
 	}
 	c, files, err := w.prepare(ctx, doc, state)
 	if err != nil {
-		return w.finish(ctx, state, doc, "Invalid", err)
+		return w.finish(ctx, state, doc, firstboot.StatusInvalid, err)
+	}
+	if state.Trial == nil || state.Trial.Hash != doc.Hash() {
+		state.Trial = &firstboot.Trial{Hash: doc.Hash()}
+	}
+	if err := endless(*state.Trial); err != nil {
+		return w.finish(ctx, state, doc, firstboot.StatusRolledBack, err)
 	}
 	w.Log.Info("new configuration", "generation", c.Generation, "source", doc.Source)
-	if err := w.apply(ctx, files); err != nil {
-		if rerr := w.Recover(ctx); rerr != nil {
-			return w.finish(ctx, state, doc, "Broken", errors.Join(err, rerr))
-		}
-		return w.finish(ctx, state, doc, "RolledBack", err)
+	state.Trial.Begun++
+	if err := firstboot.WriteState(w.Disk, state); err != nil {
+		return err
+	}
+	err = w.apply(ctx, files)
+	if ctx.Err() != nil {
+		return w.stopped(ctx, state, c.Generation)
+	}
+	if err == nil {
+		err = nodeconfig.DropFormer(w.Disk)
+	}
+	if err != nil {
+		return w.takeBack(ctx, state, doc, err)
 	}
 	return w.adopt(ctx, state, doc, c)
+}
+
+// findMost bounds one look: a session token and the user data of EC2, each within the bound of one
+// request, and a second try.
+const findMost = 2 * time.Minute
+
+func (w *Watcher) find(ctx context.Context) (nodeconfig.Document, error) {
+	patience, cancel := context.WithTimeout(ctx, findMost)
+	defer cancel()
+	return nodeconfig.Find(patience, w.Settings.Sources, w.Disk, w.IMDS.UserData)
+}
+
+// settle is what follows where the source has the document in force, or none: nothing that was
+// refused or on trial counts any more.
+func (w *Watcher) settle(ctx context.Context, state firstboot.State) error {
+	if state.Offered != nil || state.Trial != nil {
+		if state.Offered != nil {
+			state.Status, state.Error, state.At = firstboot.StatusApplied, "", w.Now().UTC()
+			if state.Hash == "" {
+				state.Status = firstboot.StatusImage
+			}
+		}
+		state.Offered, state.Trial = nil, nil
+		if err := firstboot.WriteState(w.Disk, state); err != nil {
+			return err
+		}
+	}
+	if state.Status != "" {
+		w.tell(ctx, state)
+	}
+	return nil
 }
 
 func (w *Watcher) prepare(ctx context.Context, doc nodeconfig.Document, state firstboot.State) (*nodeconfig.NodeConfig, []nodeconfig.File, error) {
@@ -129,9 +197,40 @@ func (w *Watcher) prepare(ctx context.Context, doc nodeconfig.Document, state fi
 	return c, files, err
 }
 
+// endless is why a document is not tried once more; nil where it may be.
+func endless(t firstboot.Trial) error {
+	switch died := t.Begun - t.Stopped; {
+	case died >= deathsMost:
+		return fmt.Errorf("the machine or kamino-agent died %d times while this document was on trial", died)
+	case t.Begun >= trialsMost:
+		return fmt.Errorf("%d trials of this document were interrupted", t.Begun)
+	}
+	return nil
+}
+
+// stopped ends a trial without a verdict. The next start restores the former files and tries the
+// document again.
+func (w *Watcher) stopped(ctx context.Context, state firstboot.State, generation int64) error {
+	w.Log.Warn("asked to stop during a trial; the document is tried again after the next start", "generation", generation)
+	state.Trial.Stopped++
+	return errors.Join(ctx.Err(), firstboot.WriteState(w.Disk, state))
+}
+
+// takeBack goes back to the former generation and refuses the document.
+func (w *Watcher) takeBack(ctx context.Context, state firstboot.State, doc nodeconfig.Document, cause error) error {
+	err := w.Recover(ctx)
+	if err == nil {
+		err = w.healthy(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
+		return w.finish(ctx, state, doc, firstboot.StatusBroken, errors.Join(cause, fmt.Errorf("back at the former configuration: %w", err)))
+	}
+	return w.finish(ctx, state, doc, firstboot.StatusRolledBack, cause)
+}
+
 // apply keeps the former files, writes the new, restarts what reads them and waits for kubelet.
 func (w *Watcher) apply(ctx context.Context, files []nodeconfig.File) error {
-	if err := keep(w.Disk, files); err != nil {
+	if err := nodeconfig.KeepFormer(w.Disk, files); err != nil {
 		return err
 	}
 	restart := w.restartKubelet(files)
@@ -146,12 +245,41 @@ func (w *Watcher) apply(ctx context.Context, files []nodeconfig.File) error {
 		return err
 	}
 	if len(made.Units) == 0 {
-		return drop(w.Disk)
+		return nil
 	}
-	if err := w.healthy(ctx); err != nil {
+	return w.healthy(ctx)
+}
+
+// comeBack restores the former files where a trial was interrupted. A failure does not keep the
+// watcher from reading the sources: a better document may be what the node needs.
+func (w *Watcher) comeBack(ctx context.Context) {
+	if err := w.Recover(ctx); err != nil && ctx.Err() == nil {
+		w.Log.Error("the former configuration was not restored; it is tried again at the next check", "error", err)
+	}
+}
+
+// Recover restores the former files of a generation that is on trial, and restarts what reads them.
+func (w *Watcher) Recover(ctx context.Context) error {
+	files, err := nodeconfig.Former(w.Disk)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	return drop(w.Disk)
+	made, err := nodeconfig.Write(w.Disk, files)
+	if err != nil {
+		return err
+	}
+	// kubelet always: an earlier attempt to go back may have been interrupted between the files and
+	// the restart.
+	if !slices.Contains(made.Units, "kubelet.service") {
+		made.Units = append(made.Units, "kubelet.service")
+	}
+	if err := w.restart(ctx, made.Units); err != nil {
+		return err
+	}
+	return nodeconfig.DropFormer(w.Disk)
 }
 
 // restartKubelet reports whether kubelet must be restarted: labels alone are changed on the Node,
@@ -273,8 +401,12 @@ func (w *Watcher) change(ctx context.Context, former firstboot.State, c *nodecon
 
 // finish records a document that was refused, so that it is not tried again until it changes.
 func (w *Watcher) finish(ctx context.Context, state firstboot.State, doc nodeconfig.Document, status string, cause error) error {
+	if status == firstboot.StatusInvalid && ctx.Err() != nil { // no verdict: what was asked did not end
+		return ctx.Err()
+	}
+	offered := &firstboot.Offer{Generation: nodeconfig.Generation(doc.Data), Hash: doc.Hash()}
 	w.Log.Error("configuration refused", "status", status, "error", cause)
-	state.Status, state.Error, state.Refused, state.At = status, cause.Error(), doc.Hash(), w.Now().UTC()
+	state.Status, state.Error, state.Offered, state.Trial, state.At = status, cause.Error(), offered, nil, w.Now().UTC()
 	if err := firstboot.WriteState(w.Disk, state); err != nil {
 		return err
 	}
@@ -282,21 +414,46 @@ func (w *Watcher) finish(ctx context.Context, state firstboot.State, doc nodecon
 	return nil
 }
 
-// tell writes the state to the Node's annotation; what fails is tried again at the next look.
+// StatusUnreadable of the annotation: the source cannot be read, so nobody knows what it offers.
+const StatusUnreadable = "Unreadable"
+
+// reportUnread writes to the Node's annotation that the source cannot be read. The state on the
+// disk stays: it is about documents.
+func (w *Watcher) reportUnread(ctx context.Context, state firstboot.State, cause error) {
+	if w.unread.IsZero() {
+		w.unread = w.Now().UTC()
+	}
+	state.Status, state.Error, state.Offered, state.At = StatusUnreadable, cause.Error(), nil, w.unread
+	w.tell(ctx, state)
+}
+
+// errorMost bounds the annotation's text of an error, in bytes.
+const errorMost = 1 << 10
+
+// tell writes the state to the Node's annotation, where it differs from what was written last. What
+// fails is tried again at the next look.
 func (w *Watcher) tell(ctx context.Context, state firstboot.State) {
-	w.told = w.Node == nil
-	if w.told {
+	if w.Node == nil {
 		return
 	}
-	text, err := json.Marshal(map[string]any{"generation": state.Generation, "status": state.Status, "error": state.Error,
-		"hash": state.Hash, "at": state.At.Format(time.RFC3339)})
+	cause := state.Error
+	if len(cause) > errorMost {
+		cause = strings.ToValidUTF8(cause[:errorMost], "") + "…"
+	}
+	data, err := json.Marshal(annotation{state.Generation, state.Status, cause, state.Hash, state.Offered, state.At.Format(time.RFC3339)})
+	text := string(data)
+	if err == nil && text == w.told {
+		return
+	}
 	if err == nil {
 		var node Node
 		if node, err = w.Node(ctx); err == nil {
-			err = node.Annotate(ctx, map[string]string{Annotation: string(text)})
+			err = node.Annotate(ctx, map[string]string{Annotation: text})
 		}
 	}
-	if w.told = err == nil; !w.told {
+	if err != nil {
 		w.Log.Warn("the node's annotation was not written", "error", err)
+		return
 	}
+	w.told = text
 }

@@ -251,15 +251,15 @@ func TestRollback(t *testing.T) {
 	if took := b.now.Sub(began); took < 2*time.Minute || took > 3*time.Minute {
 		t.Errorf("took %s", took)
 	}
-	if b.ran() != "daemon-reload restart kubelet.service daemon-reload restart kubelet.service" || b.w.Disk.Exists(previousPath) {
-		t.Errorf("ran %q, on trial: %v", b.ran(), b.w.Disk.Exists(previousPath))
+	if b.ran() != "daemon-reload restart kubelet.service daemon-reload restart kubelet.service" || b.w.Disk.Exists(nodeconfig.FormerPath) {
+		t.Errorf("ran %q, on trial: %v", b.ran(), b.w.Disk.Exists(nodeconfig.FormerPath))
 	}
 	_ = os.Remove(b.commands)
 	if b.once(); b.ran() != "" {
 		t.Error("a document that did not work was tried again")
 	}
 	b.userData = doc(3, "config: {maxPods: 30}")
-	if s := b.once(); s.Generation != 3 || s.Status != "Applied" || s.Refused != "" {
+	if s := b.once(); s.Generation != 3 || s.Status != "Applied" || s.Offered != nil {
 		t.Errorf("the next one: %+v", s)
 	}
 }
@@ -288,8 +288,124 @@ func TestBroken(t *testing.T) {
 	if s := b.once(); s.Status != "Broken" || !strings.Contains(s.Error, "back at the former configuration") {
 		t.Errorf("%+v", s)
 	}
-	if !b.w.Disk.Exists(previousPath) {
-		t.Error("the former configuration is forgotten, nobody could try again")
+	if b.w.Disk.Exists(nodeconfig.FormerPath) || strings.Contains(b.w.Disk.Text("var/lib/kubelet/config.yaml"), "maxPods") {
+		t.Error("the former files are not back")
+	}
+}
+
+// TestNotRestored: a unit does not restart with the former files. They are kept until it does, a
+// document in between is tried, and what is kept is what stood there before all trials.
+func TestNotRestored(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, "config: {maxPods: 20}"))
+	former := b.w.Disk.Text("var/lib/kubelet/config.yaml")
+	replies := filepath.Join(t.TempDir(), "replies")
+	b.w.Host = host.Recorder{Log: b.commands, Replies: replies}
+	fail := func(code string) {
+		if err := os.WriteFile(replies, []byte("systemctl restart\t"+code+"\tno\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fail("1")
+	for generation := range 2 {
+		b.userData = doc(2+generation, "config: {maxPods: 99}")
+		if s := b.once(); s.Status != "Broken" || s.Generation != 1 || !b.w.Disk.Exists(nodeconfig.FormerPath) {
+			t.Errorf("%+v", s)
+		}
+	}
+	fail("0")
+	if s := b.once(); s.Status != "Broken" || b.w.Disk.Exists(nodeconfig.FormerPath) || b.w.Disk.Text("var/lib/kubelet/config.yaml") != former {
+		t.Errorf("%+v, kubelet's configuration %s", s, b.w.Disk.Text("var/lib/kubelet/config.yaml"))
+	}
+	b.userData = doc(4, "config: {maxPods: 30}")
+	if s := b.once(); s.Status != "Applied" || s.Generation != 4 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestEndless: however a trial is interrupted, a document is not tried without end.
+func TestEndless(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, ""))
+	b.userData = doc(2, "config: {maxPods: 50}")
+	b.w.Settle = time.Hour
+	trials := 0
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		before := b.asked
+		b.onWait = func(int) { cancel() }
+		if err := b.w.Once(ctx); errors.Is(err, context.Canceled) {
+			trials++
+		}
+		cancel()
+		if b.asked == before {
+			t.Fatal("the source was not asked")
+		}
+	}
+	b.onWait = nil
+	if s := b.once(); trials != trialsMost || s.Status != "RolledBack" || !strings.Contains(s.Error, "10 trials of this document were interrupted") || s.Offered.Generation != 2 {
+		t.Errorf("%d trials, %+v", trials, s)
+	}
+}
+
+// TestTakenAway: the document that was refused is gone from the source, so nothing is refused.
+func TestTakenAway(t *testing.T) {
+	for name, before := range map[string]string{"Applied": doc(1, ""), "Image": ""} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			if before != "" {
+				b.start(before)
+			} else if err := firstboot.WriteState(b.w.Disk, firstboot.State{Status: firstboot.StatusImage}); err != nil {
+				t.Fatal(err)
+			}
+			b.userData = "kind: Wrong\n"
+			if s := b.once(); s.Status != "Invalid" {
+				t.Fatalf("%+v", s)
+			}
+			b.userData = ""
+			if s := b.once(); s.Status != name || s.Error != "" || s.Offered != nil || !strings.Contains(b.node.annotations[Annotation], `"status":"`+name) {
+				t.Errorf("%+v, annotation %v", s, b.node.annotations)
+			}
+		})
+	}
+}
+
+// TestAnnotation: whoever reads the Node's annotation learns which document was refused and why,
+// and that a source cannot be read.
+func TestAnnotation(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, "config: {maxPods: 20}"))
+	b.healthy = func() bool { return !strings.Contains(b.w.Disk.Text("var/lib/kubelet/config.yaml"), "maxPods: 99") }
+	told := func() (a annotation) {
+		if err := json.Unmarshal([]byte(b.node.annotations[Annotation]), &a); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	b.userData = doc(2, "config: {maxPods: 99}")
+	b.once()
+	if a := told(); a.Generation != 1 || a.Status != "RolledBack" || a.Offered == nil || a.Offered.Generation != 2 || !strings.HasPrefix(a.Offered.Hash, "sha256:") || !strings.Contains(a.Error, "not healthy") {
+		t.Errorf("refused: %s", b.node.annotations[Annotation])
+	}
+	b.code = http.StatusForbidden
+	for range 2 {
+		if err := b.w.Once(t.Context()); err == nil {
+			t.Fatal("a source that refuses is no error")
+		}
+		if a := told(); a.Generation != 1 || a.Status != "Unreadable" || !strings.Contains(a.Error, "status 403") || a.Offered != nil {
+			t.Errorf("unreadable: %s", b.node.annotations[Annotation])
+		}
+		b.node.annotations = map[string]string{Annotation: b.node.annotations[Annotation]}
+	}
+	b.code = 0
+	b.once()
+	if a := told(); a.Status != "RolledBack" || a.Offered == nil {
+		t.Errorf("readable again: %s", b.node.annotations[Annotation])
+	}
+	b.userData = doc(1, "config: {maxPods: 20}")
+	b.once()
+	if a := told(); a.Status != "Applied" || a.Offered != nil || a.Error != "" {
+		t.Errorf("in force again: %s", b.node.annotations[Annotation])
 	}
 }
 
@@ -307,13 +423,13 @@ func TestKilledOnTrial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := keep(b.w.Disk, files); err != nil {
+	if err := nodeconfig.KeepFormer(b.w.Disk, files); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := nodeconfig.Write(b.w.Disk, files); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.w.Recover(t.Context()); err != nil || b.w.Disk.Text("var/lib/kubelet/config.yaml") != former || b.w.Disk.Exists(previousPath) {
+	if err := b.w.Recover(t.Context()); err != nil || b.w.Disk.Text("var/lib/kubelet/config.yaml") != former || b.w.Disk.Exists(nodeconfig.FormerPath) {
 		t.Errorf("%v, configuration %s", err, b.w.Disk.Text("var/lib/kubelet/config.yaml"))
 	}
 	if !strings.Contains(b.ran(), "restart kubelet.service") {

@@ -1,0 +1,88 @@
+package firstboot
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/nodeapi"
+	"kamino.dev/kamino/agent/nodeconfig"
+)
+
+// What became of a node's configuration.
+const (
+	StatusImage   = "Image"   // no document was found: the image's own configuration
+	StatusApplied = "Applied" // the document of Generation and Hash
+	// The others are about State.Offered; the document before it, or the image's own configuration,
+	// is in force.
+	StatusInvalid    = "Invalid"    // refused before it was tried
+	StatusRolledBack = "RolledBack" // tried, and taken back
+	StatusBroken     = "Broken"     // tried and taken back, and the node is not healthy afterwards
+)
+
+// State is the content of StatePath.
+type State struct {
+	Generation int64  `json:"generation"`
+	Hash       string `json:"hash"`
+	Source     string `json:"source"`
+	Status     string `json:"status"`
+	Error      string `json:"error,omitempty"`
+	// Offered is the document that the source had last, where that is not the one in force.
+	Offered *Offer   `json:"offered,omitempty"`
+	Trial   *Trial   `json:"trial,omitempty"`
+	Labels  []string `json:"labels,omitempty"` // keys that the agent set on the node
+	// Taints are those that the agent set on the node.
+	Taints []nodeapi.Taint `json:"taints,omitempty"`
+	At     time.Time       `json:"at"` // since when Status is true
+}
+
+// Offer names a document that is not in force.
+type Offer struct {
+	Generation int64  `json:"generation,omitempty"` // 0: it could not be read
+	Hash       string `json:"hash"`
+}
+
+// Trial counts the trials of a document that have no end yet. A trial is counted before it begins:
+// one that ends the machine leaves nothing else.
+type Trial struct {
+	Hash  string `json:"hash"`
+	Begun int    `json:"begun"`
+	// Stopped are those that ended because the agent was asked to stop.
+	Stopped int `json:"stopped,omitempty"`
+}
+
+// Refused reports whether the document of that hash was refused.
+func (s State) Refused(hash string) bool {
+	return s.Offered != nil && s.Offered.Hash == hash &&
+		slices.Contains([]string{StatusInvalid, StatusRolledBack, StatusBroken}, s.Status)
+}
+
+// Applied is the state in which c is in force.
+func Applied(doc nodeconfig.Document, c *nodeconfig.NodeConfig, now time.Time) State {
+	return State{Generation: c.Generation, Hash: doc.Hash(), Source: doc.Source, Status: StatusApplied, At: now.UTC(),
+		Labels: slices.Sorted(maps.Keys(c.Kubelet.Labels)), Taints: c.Kubelet.Taints}
+}
+
+// ReadState reads the configuration in force; the zero value when there is none.
+func ReadState(d *disk.Disk) (s State, err error) {
+	data, err := d.ReadFile(StatePath, disk.Small)
+	if err != nil {
+		return State{}, nil
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("decode /%s: %w", StatePath, err)
+	}
+	return s, nil
+}
+
+// WriteState replaces it.
+func WriteState(d *disk.Disk, s State) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return d.WriteFile(StatePath, append(data, '\n'), 0o644)
+}

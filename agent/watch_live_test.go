@@ -1,0 +1,236 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const liveMachine = "5e1f0a2b-3c4d-4e6f-8a9b-0c1d2e3f4a5b"
+
+// live is a clone after its first boot, with generation 1 in force, on which kamino-agent watch
+// runs as a process of its own.
+type live struct {
+	*world
+	imds  string // the folder that answers
+	agent *exec.Cmd
+}
+
+func newLive(t *testing.T) *live {
+	const dir = "testdata/cases/watch-rollback"
+	c := readConfig(t, dir)
+	l := &live{world: newWorld(t, dir, c), imds: filepath.Join(t.TempDir(), "imds")}
+	copyTree(t, filepath.Join(dir, "imds"), l.imds)
+	l.run("seal "+c.Sealed, 0)
+	l.platform.answerFrom(l.imds)
+	l.step(step{Machine: liveMachine})
+	l.run("boot", 0)
+	return l
+}
+
+// serve replaces a file of IMDS, so that no request sees half of it.
+func (l *live) serve(name, text string) {
+	l.t.Helper()
+	writeFile(l.t, filepath.Join(l.imds, name+".new"), text)
+	if err := os.Rename(filepath.Join(l.imds, name+".new"), filepath.Join(l.imds, name)); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// offer puts a document in the user data.
+func (l *live) offer(generation int, kubelet string) {
+	l.t.Helper()
+	text, err := os.ReadFile(filepath.Join(l.dir, "imds/userdata"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.serve("userdata", strings.Replace(string(text), "generation: 1", fmt.Sprintf("generation: %d", generation), 1)+"kubelet: {"+kubelet+"}\n")
+}
+
+// sickWith makes kubelet unhealthy while its configuration contains a text.
+func (l *live) sickWith(text string) { l.serve("kubelet", "var/lib/kubelet/config.yaml "+text) }
+
+func (l *live) start(args ...string) {
+	l.t.Helper()
+	l.agent = exec.Command(binary, append([]string{"watch", "--root", l.root, "--interval", "20ms", "--imds-timeout", "2s"}, args...)...)
+	l.agent.Env, l.agent.Stdout, l.agent.Stderr = l.env, &l.out, &l.out
+	if err := l.agent.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	agent := l.agent
+	l.t.Cleanup(func() { _ = agent.Process.Kill() }) // it may have ended
+}
+
+// end sends a signal and waits for the process.
+func (l *live) end(signal os.Signal) {
+	l.t.Helper()
+	if err := l.agent.Process.Signal(signal); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := l.agent.Wait(); err != nil && signal != syscall.SIGKILL {
+		l.t.Errorf("after %s: %v\n%s", signal, err, l.out.String())
+	}
+}
+
+type liveState struct {
+	Generation    int64
+	Status, Error string
+	Offered       *struct{ Generation int64 }
+	Trial         *struct{ Begun, Stopped int }
+}
+
+func (l *live) state() (s liveState) {
+	data, err := os.ReadFile(filepath.Join(l.root, "var/lib/kamino/config.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return s
+}
+
+func (l *live) kubelet() string {
+	data, _ := os.ReadFile(filepath.Join(l.root, "var/lib/kubelet/config.yaml"))
+	return string(data)
+}
+
+// until waits for a condition.
+func (l *live) until(what string, is func(liveState) bool) {
+	l.t.Helper()
+	const most = time.Minute
+	for began := time.Now(); !is(l.state()); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > most {
+			_ = l.agent.Process.Kill() // else it writes while the buffer is read
+			_ = l.agent.Wait()
+			l.t.Fatalf("not within %s: %s\n%+v\n%s", most, what, l.state(), l.out.String())
+		}
+	}
+}
+
+// onTrial waits until the document of that many begun trials is written.
+func (l *live) onTrial(begun int, text string) {
+	l.t.Helper()
+	l.until(fmt.Sprintf("trial %d", begun), func(s liveState) bool {
+		return s.Trial != nil && s.Trial.Begun == begun && strings.Contains(l.kubelet(), text)
+	})
+}
+
+// TestWatchStopped: who asks the agent to stop, or restarts the machine, says nothing of the
+// document on trial. It is tried again.
+func TestWatchStopped(t *testing.T) {
+	t.Parallel()
+	for _, rebooted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("rebooted %t", rebooted), func(t *testing.T) {
+			t.Parallel()
+			l := newLive(t)
+			former := l.kubelet()
+			l.offer(2, "config: {maxPods: 50}")
+			for trial := range 3 {
+				l.start("--settle", "10m")
+				l.onTrial(trial+1, "maxPods: 50")
+				l.end(syscall.SIGTERM)
+				if s := l.state(); s.Generation != 1 || s.Status != "Applied" || s.Offered != nil || s.Trial == nil || s.Trial.Stopped != trial+1 {
+					t.Fatalf("stopped in trial %d: %+v", trial+1, s)
+				}
+				if !rebooted {
+					continue
+				}
+				l.step(step{Machine: liveMachine})
+				l.run("boot --early", 0)
+				if l.kubelet() != former {
+					t.Errorf("kubelet would start with the document on trial: %s", l.kubelet())
+				}
+			}
+			l.start("--settle", "0s")
+			l.until("applied", func(s liveState) bool { return s.Generation == 2 && s.Status == "Applied" && s.Trial == nil })
+			l.end(syscall.SIGTERM)
+		})
+	}
+}
+
+// TestWatchDies: a document that takes the machine or the agent down is tried twice, and refused
+// with that reason.
+func TestWatchDies(t *testing.T) {
+	t.Parallel()
+	for _, rebooted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("rebooted %t", rebooted), func(t *testing.T) {
+			t.Parallel()
+			l := newLive(t)
+			former := l.kubelet()
+			l.offer(2, "config: {maxPods: 99}")
+			for trial := range 2 {
+				l.start("--settle", "10m")
+				l.onTrial(trial+1, "maxPods: 99")
+				l.end(syscall.SIGKILL)
+				if !rebooted {
+					continue
+				}
+				l.step(step{Machine: liveMachine})
+				l.run("boot --early", 0)
+				if l.kubelet() != former {
+					t.Errorf("kubelet would start with the document on trial: %s", l.kubelet())
+				}
+			}
+			l.start("--settle", "0s")
+			l.until("refused", func(s liveState) bool { return s.Status == "RolledBack" })
+			if s := l.state(); s.Generation != 1 || !strings.Contains(s.Error, "died 2 times") || s.Offered == nil || s.Offered.Generation != 2 || l.kubelet() != former {
+				t.Errorf("%+v, kubelet's configuration %s", s, l.kubelet())
+			}
+			l.offer(3, "config: {maxPods: 30}")
+			l.until("the next one", func(s liveState) bool { return s.Generation == 3 && s.Status == "Applied" })
+			l.end(syscall.SIGTERM)
+		})
+	}
+}
+
+// TestWatchUnhealthy: kubelet is not healthy with the former files. A document that cures that is
+// read and applied.
+func TestWatchUnhealthy(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.offer(2, "config: {maxPods: 20}")
+	l.start("--settle", "0s", "--deadline", "200ms")
+	l.until("applied", func(s liveState) bool { return s.Generation == 2 })
+	l.sickWith("maxPods")
+	l.offer(3, "config: {maxPods: 99}")
+	l.until("broken", func(s liveState) bool { return s.Status == "Broken" })
+	l.end(syscall.SIGTERM)
+
+	l.offer(4, "config: {maxPods: 98}")
+	l.start("--settle", "0s", "--deadline", "10m")
+	l.onTrial(1, "maxPods: 98")
+	l.end(syscall.SIGKILL) // a trial without an end, on a machine that is not healthy either way
+	l.offer(5, "config: {podPidsLimit: 10}")
+	l.start("--settle", "0s", "--deadline", "10m")
+	l.until("cured", func(s liveState) bool { return s.Generation == 5 && s.Status == "Applied" })
+	l.end(syscall.SIGTERM)
+}
+
+// TestWatchFollows: the status is about the document that is offered now, not about one that was.
+func TestWatchFollows(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.sickWith("maxPods: 99")
+	l.start("--settle", "0s", "--deadline", "200ms")
+	l.offer(2, "config: {maxPods: 20}")
+	l.until("applied", func(s liveState) bool { return s.Generation == 2 })
+	l.offer(3, "config: {maxPods: 99}")
+	l.until("rolled back", func(s liveState) bool {
+		return s.Status == "RolledBack" && s.Offered != nil && s.Offered.Generation == 3 && s.Generation == 2
+	})
+	l.offer(2, "config: {maxPods: 20}")
+	l.until("in force", func(s liveState) bool {
+		return s.Status == "Applied" && s.Error == "" && s.Offered == nil && s.Generation == 2
+	})
+	l.end(syscall.SIGTERM)
+	if !strings.Contains(l.kubelet(), "maxPods: 20") {
+		t.Errorf("kubelet's configuration %s", l.kubelet())
+	}
+}
