@@ -382,24 +382,12 @@ func (c *NodeConfig) runtime(d *disk.Disk) ([]File, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	const line = `imports = ["/etc/containerd/conf.d/*.toml"]`
-	text := string(main)
-	for have := range strings.Lines(text) {
-		key, value, _ := strings.Cut(have, "=")
-		if strings.TrimSpace(key) != "imports" {
-			continue
-		}
-		if strings.Contains(value, "/etc/containerd/conf.d/") {
-			return []File{f}, nil
-		}
-		if strings.TrimSpace(value) != "[]" {
-			return nil, fmt.Errorf("containerd.config: /%s imports other files already; add %q there on the donor", runtimeMain, "/etc/containerd/conf.d/*.toml")
-		}
-		return []File{{runtimeMain, []byte(strings.Replace(text, have, line+"\n", 1)), 0o644, "containerd.service"}, f}, nil
+	text, err := importing(string(main))
+	if err != nil {
+		return nil, fmt.Errorf("containerd.config: read imports of /%s: %w; add %q there on the donor", runtimeMain, err, "/etc/containerd/conf.d/*.toml")
 	}
-	if text == "" {
-		text = "version = 2\n"
+	if text == string(main) {
+		return []File{f}, nil
 	}
-	// A top-level key must stand before the first table.
-	return []File{{runtimeMain, []byte(line + "\n" + text), 0o644, "containerd.service"}, f}, nil
+	return []File{{runtimeMain, []byte(text), 0o644, "containerd.service"}, f}, nil
 }

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -164,6 +166,35 @@ type Status struct {
 	URL  string
 	Code int
 	Body string
+	// After is how long the service wants to be left alone (Retry-After); zero: it does not say.
+	After time.Duration
+}
+
+// RetryAfter is how long the service that answered with err wants to be left alone.
+func RetryAfter(err error) time.Duration {
+	var s *Status
+	if errors.As(err, &s) {
+		return s.After
+	}
+	return 0
+}
+
+// retryAfter reads the header Retry-After: seconds, or a time by the service's own clock (RFC 9110,
+// 10.2.3).
+func retryAfter(h http.Header) time.Duration {
+	text := strings.TrimSpace(h.Get("Retry-After"))
+	if seconds, err := strconv.Atoi(text); err == nil {
+		return time.Duration(min(max(seconds, 0), 24*60*60)) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return max(at.Sub(now), 0)
 }
 
 func (s *Status) Error() string { return fmt.Sprintf("get %s: status %d: %s", s.URL, s.Code, s.Body) }
@@ -184,8 +215,22 @@ func unreachable(err error) bool {
 	return errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH)
 }
 
-// noRoutePause is how soon the network is tried again while there is none: kubelet waits.
-const noRoutePause = 100 * time.Millisecond
+// Pauses between two tries.
+const (
+	// noRoutePause is how soon the network is tried again while there is none: kubelet waits.
+	noRoutePause = 100 * time.Millisecond
+	// answeredPause keeps a machine below the five requests a second that IMDS allows it
+	// (https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#rate-limiting).
+	answeredPause  = 250 * time.Millisecond
+	throttledPause = time.Second // where the service says that it is too much, and not until when
+)
+
+// answerMost bounds one request. Azure's IMDS was seen to answer after many seconds; cloud-init
+// waits 30 s (https://github.com/canonical/cloud-init/issues/4372).
+const answerMost = 30 * time.Second
+
+// connectMost bounds the way to an address of the machine's own link.
+const connectMost = 5 * time.Second
 
 func (c IMDS) get(ctx context.Context, path string) ([]byte, error) {
 	return persist(ctx, c.Wait, func() ([]byte, error) {
@@ -203,6 +248,13 @@ func persist(ctx context.Context, wait func(context.Context, time.Duration) erro
 			return data, err
 		}
 		next := pause + rand.N(pause/4)
+		var status *Status
+		if errors.As(err, &status) {
+			next = max(next, answeredPause, status.After)
+			if status.Code == http.StatusTooManyRequests {
+				next = max(next, throttledPause)
+			}
+		}
 		if unreachable(err) {
 			next = noRoutePause
 		} else {
@@ -216,7 +268,7 @@ func persist(ctx context.Context, wait func(context.Context, time.Duration) erro
 
 // fetch makes one request with one header.
 func fetch(ctx context.Context, client *http.Client, method, url, header, value string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, answerMost)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
@@ -233,7 +285,7 @@ func fetch(ctx context.Context, client *http.Client, method, url, header, value 
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, &Status{url, resp.StatusCode, brief(data)}
+		return nil, &Status{url, resp.StatusCode, brief(data), retryAfter(resp.Header)}
 	}
 	return data, nil
 }
@@ -247,8 +299,9 @@ func brief(data []byte) string {
 // refused quickly.
 func Direct() *http.Client {
 	return &http.Client{
-		Timeout:       30 * time.Second,
-		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: false, MaxIdleConns: 2, IdleConnTimeout: 10 * time.Second},
+		Timeout: answerMost,
+		Transport: &http.Transport{Proxy: nil, DialContext: (&net.Dialer{Timeout: connectMost}).DialContext,
+			DisableKeepAlives: false, MaxIdleConns: 2, IdleConnTimeout: 10 * time.Second},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -173,7 +173,7 @@ func (w WireServer) do(ctx context.Context, method, path, kind string, body []by
 		return nil, err
 	}
 	if !slices.Contains([]int{http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent}, resp.StatusCode) {
-		return nil, &Status{w.Endpoint + path, resp.StatusCode, brief(data)}
+		return nil, &Status{URL: w.Endpoint + path, Code: resp.StatusCode, Body: brief(data)}
 	}
 	return data, nil
 }

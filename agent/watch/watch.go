@@ -97,7 +97,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			continue
 		}
 		w.Log.Error("configuration not updated", "error", err)
-		pause = min(pause*2, max(backoffMost, w.Interval))
+		pause = max(min(pause*2, max(backoffMost, w.Interval)), platform.RetryAfter(err)*5/4) // the jitter takes a fifth
 	}
 }
 
