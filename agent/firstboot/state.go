@@ -52,6 +52,11 @@ type Trial struct {
 	Begun int    `json:"begun"`
 	// Stopped are those that ended because the agent was asked to stop.
 	Stopped int `json:"stopped,omitempty"`
+	// What was right before the trial, and must be with the document: the Node's condition Ready,
+	// that the container runtime's socket listens, and that the runtime answers there and is well.
+	Ready     bool `json:"ready,omitempty"`
+	Listens   bool `json:"listens,omitempty"`
+	RuntimeOK bool `json:"runtimeOK,omitempty"`
 }
 
 // Refused reports whether the document of that hash was refused.

@@ -181,6 +181,26 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// TestReady: the condition is read as kubelet wrote it, and asked for once.
+func TestReady(t *testing.T) {
+	a := &apiServer{node: map[string]any{"metadata": map[string]any{}, "status": map[string]any{"conditions": []any{
+		map[string]any{"type": "MemoryPressure", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"},
+		map[string]any{"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "no network", "lastHeartbeatTime": "2026-11-21T10:00:00Z"}}}}}
+	c := serve(t, a)
+	want := Ready{Message: "KubeletNotReady: no network", Heartbeat: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
+	if got, err := c.Ready(t.Context()); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	a.answers = []int{500}
+	if _, err := c.Ready(t.Context()); err == nil || len(a.requests) != 2 {
+		t.Errorf("%v after %d requests", err, len(a.requests))
+	}
+	delete(a.node, "status")
+	if got, err := c.Ready(t.Context()); err == nil {
+		t.Errorf("a node without conditions is %+v", got)
+	}
+}
+
 func TestPersistence(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answers  []int

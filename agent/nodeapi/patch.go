@@ -84,6 +84,39 @@ func (c *Client) Reach(ctx context.Context) error {
 	})
 }
 
+// Ready is a Node's condition of that name, which its kubelet writes.
+type Ready struct {
+	True    bool
+	Message string // reason and message
+	// Heartbeat is when kubelet last wrote it, by the node's clock.
+	Heartbeat time.Time
+}
+
+// Ready reads the node's own condition, once: whoever asks asks again.
+func (c *Client) Ready(ctx context.Context) (Ready, error) {
+	data, err, _ := c.request(ctx, http.MethodGet, nil)
+	if err != nil {
+		return Ready{}, err
+	}
+	var node struct {
+		Status struct {
+			Conditions []struct {
+				Type, Status, Reason, Message string
+				LastHeartbeatTime             time.Time
+			}
+		}
+	}
+	if err := json.Unmarshal(data, &node); err != nil {
+		return Ready{}, fmt.Errorf("decode node %s: %w", c.node, err)
+	}
+	for _, cond := range node.Status.Conditions {
+		if cond.Type == "Ready" {
+			return Ready{cond.Status == "True", strings.TrimPrefix(cond.Reason+": "+cond.Message, ": "), cond.LastHeartbeatTime}, nil
+		}
+	}
+	return Ready{}, fmt.Errorf("node %s has no condition Ready", c.node)
+}
+
 func (c *Client) patch(ctx context.Context, field string, texts map[string]string) error {
 	values := map[string]any{}
 	for k, v := range texts {

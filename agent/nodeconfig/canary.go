@@ -19,6 +19,8 @@ const CanaryPath = "etc/systemd/system/kubelet.service.d/91-kamino-canary.conf"
 var (
 	taintsFlag = regexp.MustCompile(`--register-with-taints[= ]+["']?([^\s"']+)`)
 	configFlag = regexp.MustCompile(`--config[= ]+["']?([^\s"']+)`)
+
+	endpointFlag = regexp.MustCompile(`--container-runtime-endpoint[= ]+["']?([^\s"']+)`)
 )
 
 // Registering is the drop-in with which kubelet registers its node with one taint and one label
@@ -65,26 +67,58 @@ func registered(d *disk.Disk, arguments string) (taints []string, err error) {
 	if found := taintsFlag.FindAllStringSubmatch(arguments, -1); found != nil {
 		return []string{found[len(found)-1][1]}, nil
 	}
+	config, err := configured(d, arguments)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range config.Taints {
+		taints = append(taints, flagged(t))
+	}
+	return taints, nil
+}
+
+// kubeletConfiguration is as much of a KubeletConfiguration as is read
+// (https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/).
+type kubeletConfiguration struct {
+	Taints   []Taint `yaml:"registerWithTaints"`
+	Endpoint string  `yaml:"containerRuntimeEndpoint"`
+}
+
+// configured is the configuration that kubelet's arguments name; empty where there is none.
+func configured(d *disk.Disk, arguments string) (config kubeletConfiguration, err error) {
 	name := KubeletConfigPath
 	if found := configFlag.FindAllStringSubmatch(arguments, -1); found != nil {
 		name = strings.TrimPrefix(found[len(found)-1][1], "/")
 	}
 	data, err := d.ReadFile(name, disk.Small)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return config, nil
 	} else if err != nil {
-		return nil, err
-	}
-	var config struct {
-		Taints []Taint `yaml:"registerWithTaints"`
+		return config, err
 	}
 	if err := yaml.Unmarshal(data, &config); err != nil {
-		return nil, fmt.Errorf("decode kubelet's configuration /%s: %w", name, err)
+		return config, fmt.Errorf("decode kubelet's configuration /%s: %w", name, err)
 	}
-	for _, t := range config.Taints {
-		taints = append(taints, flagged(t))
+	return config, nil
+}
+
+// RuntimeSocket is the socket over which kubelet talks to the container runtime, relative to the
+// root: of its flag, else of its configuration, else containerd's, which is kubelet's default; empty
+// where that is not a unix socket.
+func RuntimeSocket(d *disk.Disk) string {
+	dropIn, _ := d.ReadFile(DropInPath, disk.Small) // none: the unit's own arguments
+	arguments := strings.Join(Command(d, dropIn), " ") + "\n" + environment(d)
+	endpoint := "unix:///run/containerd/containerd.sock"
+	if found := endpointFlag.FindAllStringSubmatch(arguments, -1); found != nil {
+		endpoint = found[len(found)-1][1]
+	} else if config, err := configured(d, arguments); err == nil && config.Endpoint != "" {
+		endpoint = config.Endpoint
 	}
-	return taints, nil
+	name := strings.TrimPrefix(endpoint, "unix://")
+	if !strings.HasPrefix(name, "/") {
+		return ""
+	}
+	return strings.TrimLeft(name, "/")
 }
 
 // environment is what kubelet's units put into variables, as text: kubeadm and AKS keep arguments

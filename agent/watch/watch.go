@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
@@ -43,6 +42,7 @@ type Node interface {
 	Annotate(ctx context.Context, annotations map[string]string) error
 	Label(ctx context.Context, labels map[string]string, remove []string) error
 	Taint(ctx context.Context, set, remove []nodeapi.Taint) error
+	Ready(ctx context.Context) (nodeapi.Ready, error)
 }
 
 // Watcher polls for a new configuration. IMDS allows about five requests a second; one poll is one
@@ -59,8 +59,8 @@ type Watcher struct {
 	Now      func() time.Time
 	Wait     func(ctx context.Context, d time.Duration) error
 	Interval time.Duration
-	// Health is kubelet's health endpoint; Deadline how long it may take to answer ok after a
-	// change; Settle how long it must go on answering.
+	// Health is kubelet's health endpoint; Deadline how long the node may take to be healthy after a
+	// change; Settle how long it must stay so.
 	Health           string
 	Deadline, Settle time.Duration
 
@@ -137,11 +137,12 @@ func (w *Watcher) Once(ctx context.Context) error {
 		return w.finish(ctx, state, doc, firstboot.StatusRolledBack, err)
 	}
 	w.Log.Info("new configuration", "generation", c.Generation, "source", doc.Source)
+	w.sound(ctx, state.Trial)
 	state.Trial.Begun++
 	if err := firstboot.WriteState(w.Disk, state); err != nil {
 		return err
 	}
-	err = w.apply(ctx, files)
+	err = w.apply(ctx, files, *state.Trial)
 	if ctx.Err() != nil {
 		return w.stopped(ctx, state, c.Generation)
 	}
@@ -218,9 +219,10 @@ func (w *Watcher) stopped(ctx context.Context, state firstboot.State, generation
 
 // takeBack goes back to the former generation and refuses the document.
 func (w *Watcher) takeBack(ctx context.Context, state firstboot.State, doc nodeconfig.Document, cause error) error {
+	restarted := w.Now()
 	err := w.Recover(ctx)
 	if err == nil {
-		err = w.healthy(ctx)
+		err = w.healthy(ctx, *state.Trial, restarted)
 	}
 	if err != nil && ctx.Err() == nil {
 		return w.finish(ctx, state, doc, firstboot.StatusBroken, errors.Join(cause, fmt.Errorf("back at the former configuration: %w", err)))
@@ -228,8 +230,9 @@ func (w *Watcher) takeBack(ctx context.Context, state firstboot.State, doc nodec
 	return w.finish(ctx, state, doc, firstboot.StatusRolledBack, cause)
 }
 
-// apply keeps the former files, writes the new, restarts what reads them and waits for kubelet.
-func (w *Watcher) apply(ctx context.Context, files []nodeconfig.File) error {
+// apply keeps the former files, writes the new, restarts what reads them and waits for the node to
+// be healthy.
+func (w *Watcher) apply(ctx context.Context, files []nodeconfig.File, t firstboot.Trial) error {
 	if err := nodeconfig.KeepFormer(w.Disk, files); err != nil {
 		return err
 	}
@@ -241,13 +244,17 @@ func (w *Watcher) apply(ctx context.Context, files []nodeconfig.File) error {
 	if !restart {
 		made.Units = slices.DeleteFunc(made.Units, func(u string) bool { return u == "kubelet.service" })
 	}
+	var restarted time.Time
+	if slices.Contains(made.Units, "kubelet.service") {
+		restarted = w.Now()
+	}
 	if err := w.restart(ctx, made.Units); err != nil {
 		return err
 	}
 	if len(made.Units) == 0 {
 		return nil
 	}
-	return w.healthy(ctx)
+	return w.healthy(ctx, t, restarted)
 }
 
 // comeBack restores the former files where a trial was interrupted. A failure does not keep the
@@ -309,47 +316,6 @@ func (w *Watcher) restart(ctx context.Context, units []string) error {
 		if _, err := w.Host.Run(ctx, "systemctl", "restart", u); err != nil {
 			return fmt.Errorf("restart %s: %w", u, err)
 		}
-	}
-	return nil
-}
-
-// healthy waits until kubelet says ok, and goes on saying so for Settle.
-func (w *Watcher) healthy(ctx context.Context) error {
-	deadline, since := w.Now().Add(w.Deadline), time.Time{}
-	last := errors.New("no answer yet")
-	for {
-		if err := w.probe(ctx); err != nil {
-			since, last = time.Time{}, err
-		} else if since.IsZero() {
-			since = w.Now()
-		}
-		if !since.IsZero() && w.Now().Sub(since) >= w.Settle {
-			return nil
-		}
-		if since.IsZero() && w.Now().After(deadline) {
-			return fmt.Errorf("kubelet not healthy within %s: %w", w.Deadline, last)
-		}
-		if err := w.Wait(ctx, min(time.Second, max(w.Deadline/20, time.Millisecond))); err != nil {
-			return err
-		}
-	}
-}
-
-func (w *Watcher) probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.Health, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := w.Client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 512))
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("kubelet answers %d: %s", resp.StatusCode, strings.TrimSpace(string(text)))
 	}
 	return nil
 }

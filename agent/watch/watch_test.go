@@ -47,6 +47,14 @@ type node struct {
 	taints, untainted   []nodeapi.Taint
 	fail                error
 	forbidden           bool
+	ready               func() (nodeapi.Ready, error) // nil: Ready
+}
+
+func (n *node) Ready(context.Context) (nodeapi.Ready, error) {
+	if n.ready == nil {
+		return nodeapi.Ready{True: true}, n.fail
+	}
+	return n.ready()
 }
 
 func (n *node) Annotate(_ context.Context, a map[string]string) error {
