@@ -38,10 +38,10 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 	if w.Settings, err = seal.ReadSettings(d); err != nil {
 		return err
 	}
-	name := cmp.Or(*node, cmp.Or(nodeconfig.NodeName(d), strings.ToLower(cmp.Or(d.Text("etc/hostname"), hostName()))))
+	w.Name = cmp.Or(*node, cmp.Or(nodeconfig.NodeName(d), strings.ToLower(cmp.Or(d.Text("etc/hostname"), hostName()))))
 	if d.Live() || *node != "" {
 		var kept nodeClient
-		w.Node = func(ctx context.Context) (watch.Node, error) { return kept.of(ctx, d, name) }
+		w.Node = func(ctx context.Context) (watch.Node, error) { return kept.of(ctx, d, w.Name) }
 	}
 	if *once {
 		return w.Once(ctx)

@@ -18,6 +18,7 @@ const (
 	StatusApplied = "Applied" // the document of Generation and Hash
 	// The others are about State.Offered; the document before it, or the image's own configuration,
 	// is in force.
+	StatusWaiting    = "Waiting"    // this node is not in the share of nodes that take it
 	StatusInvalid    = "Invalid"    // refused before it was tried
 	StatusRolledBack = "RolledBack" // tried, and taken back
 	StatusBroken     = "Broken"     // tried and taken back, and the node is not healthy afterwards

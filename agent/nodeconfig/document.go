@@ -3,8 +3,10 @@ package nodeconfig
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -47,7 +49,10 @@ type NodeConfig struct {
 	Kind       string `yaml:"kind"`
 	// Generation grows with every change; a running node ignores a document that is not newer than
 	// its own.
-	Generation int64      `yaml:"generation"`
+	Generation int64 `yaml:"generation"`
+	// Share is the percentage of nodes that take this generation now; nil: all. It is not a part of
+	// what the document configures, so it can be raised without a new generation.
+	Share      *int       `yaml:"share,omitempty"`
 	Cluster    Cluster    `yaml:"cluster,omitempty"`
 	Join       Join       `yaml:"join"`
 	Kubelet    Kubelet    `yaml:"kubelet,omitempty"`
@@ -107,6 +112,17 @@ func Parse(data []byte) (*NodeConfig, error) {
 	return &c, nil
 }
 
+// Takes reports whether a node is in the share that takes this generation. Each node decides alone,
+// by a hash of the generation and its name: a node in a share is in every larger one, and each
+// generation begins with other nodes.
+func (c *NodeConfig) Takes(node string) bool {
+	if c.Share == nil {
+		return true
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", c.Generation, node))
+	return binary.BigEndian.Uint64(sum[:])%100 < uint64(*c.Share)
+}
+
 // Generation is the document's generation as far as it can be read; 0 where it cannot.
 func Generation(data []byte) int64 {
 	var c struct {
@@ -132,6 +148,9 @@ func (c *NodeConfig) validate() error {
 	}
 	if c.Generation < 1 {
 		return fmt.Errorf("generation: %d is not positive", c.Generation)
+	}
+	if c.Share != nil && (*c.Share < 0 || *c.Share > 100) {
+		return fmt.Errorf("share: %d is not a percentage from 0 to 100", *c.Share)
 	}
 	if err := c.Join.validate(); err != nil {
 		return err

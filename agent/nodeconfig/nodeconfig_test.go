@@ -3,6 +3,7 @@ package nodeconfig
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,6 +51,11 @@ func TestParse(t *testing.T) {
 		strings.Repeat("#", Most+1): "65537 bytes are more than 65536",
 		strings.Replace(keep, "v1alpha1", "v2", 1):                 `"kamino.dev/v2"`,
 		strings.Replace(keep, "generation: 1", "generation: 0", 1): "generation: 0 is not positive",
+		keep + "share: 0\n":             "",
+		keep + "share: 100\n":           "",
+		keep + "share: 101\n":           "share: 101 is not a percentage",
+		keep + "share: -1\n":            "share: -1 is not a percentage",
+		keep + "share: some\n":          "line 5",
 		head(""):                        `join.method: "" is not one of keep`,
 		head("join: {method: token}\n"): "join.method",
 		head("join: {method: keep, token: abcdef.0123456789abcdef}\n"):    "join.token: belongs to method bootstrapToken",
@@ -243,5 +249,58 @@ func TestBootstrapKubeconfig(t *testing.T) {
 				t.Errorf("%q, %v", got, err)
 			}
 		})
+	}
+}
+
+// TestTakes: a share is about that part of the nodes, grows by nodes only, and begins elsewhere with
+// each generation.
+func TestTakes(t *testing.T) {
+	in := func(generation int64, share int) (names []string) {
+		for i := range 1000 {
+			name := fmt.Sprintf("k8s-pool1-28346-vmss%06d", i)
+			if c := (&NodeConfig{Generation: generation, Share: &share}); c.Takes(name) {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	var last []string
+	for _, share := range []int{0, 1, 10, 50, 99, 100} {
+		names := in(7, share)
+		if len(names) < share*10-60 || len(names) > share*10+60 || share%100 == 0 && len(names) != share*10 {
+			t.Errorf("%d of 1000 nodes are in a share of %d %%", len(names), share)
+		}
+		for _, name := range last {
+			if !slices.Contains(names, name) {
+				t.Errorf("%s is in a smaller share than %d", name, share)
+			}
+		}
+		last = names
+	}
+	if other := in(8, 10); slices.Equal(in(7, 10), other) {
+		t.Error("two generations begin with the same nodes")
+	}
+	if !(&NodeConfig{Generation: 1}).Takes("n") {
+		t.Error("a document without a share is for all")
+	}
+}
+
+// TestHash: a document is the same as long as it configures the same.
+func TestHash(t *testing.T) {
+	hash := func(text string) string { return Document{Data: []byte(text)}.Hash() }
+	base := head("join: {method: keep}\nkubelet: {config: {maxPods: 20, share: 1}}\n")
+	for _, same := range []string{"share: 10\n" + base, base + "share: 100\n", "# a comment\n" + base, base + "\n\n",
+		`{"kind":"NodeConfig","apiVersion":"kamino.dev/v1alpha1","share":5,"generation":1,"kubelet":{"config":{"share":1,"maxPods":20}},"join":{"method":"keep"}}`} {
+		if hash(same) != hash(base) {
+			t.Errorf("another document: %s", same)
+		}
+	}
+	seen := map[string]string{hash(base): base}
+	for _, other := range []string{strings.Replace(base, "generation: 1", "generation: 2", 1), strings.Replace(base, "maxPods: 20", "maxPods: 21", 1), strings.Replace(base, "share: 1", "share: 2", 1),
+		base + "x: 1\n", base + "---\n", base + "---\nx: 1\n", base + "join: {}\n", "", "text", "- a", "? [a]\n: b", "a: [", "a: .nan"} {
+		if was, is := seen[hash(other)]; is {
+			t.Errorf("%q is the same as %q", other, was)
+		}
+		seen[hash(other)] = other
 	}
 }

@@ -1,13 +1,18 @@
 package nodeconfig
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"kamino.dev/kamino/agent/disk"
 )
@@ -18,9 +23,19 @@ type Document struct {
 	Data   []byte
 }
 
-// Hash identifies the document's text.
+// Hash identifies what the document configures: its fields without share, in whatever order and
+// form they are written. Of a text that is not one document of fields it is the text's own.
 func (d Document) Hash() string {
-	sum := sha256.Sum256(d.Data)
+	data := d.Data
+	var fields map[string]any
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	if dec.Decode(&fields) == nil && errors.Is(dec.Decode(new(any)), io.EOF) {
+		delete(fields, "share")
+		if canonical, err := json.Marshal(fields); err == nil { // keys are sorted
+			data = canonical
+		}
+	}
+	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 

@@ -55,6 +55,7 @@ type Watcher struct {
 	Settings seal.Settings
 	// Node returns the client at the time of use: kubelet renews its certificate. Nil: no cluster.
 	Node     func(ctx context.Context) (Node, error)
+	Name     string // of the Node
 	Log      *slog.Logger
 	Now      func() time.Time
 	Wait     func(ctx context.Context, d time.Duration) error
@@ -130,6 +131,9 @@ func (w *Watcher) Once(ctx context.Context) error {
 	if err != nil {
 		return w.finish(ctx, state, doc, firstboot.StatusInvalid, err)
 	}
+	if !c.Takes(w.Name) {
+		return w.leave(ctx, state, firstboot.Offer{Generation: c.Generation, Hash: doc.Hash()})
+	}
 	if state.Trial == nil || state.Trial.Hash != doc.Hash() {
 		state.Trial = &firstboot.Trial{Hash: doc.Hash()}
 	}
@@ -183,6 +187,19 @@ func (w *Watcher) settle(ctx context.Context, state firstboot.State) error {
 	if state.Status != "" {
 		w.tell(ctx, state)
 	}
+	return nil
+}
+
+// leave is what follows where the document is for other nodes so far.
+func (w *Watcher) leave(ctx context.Context, state firstboot.State, offered firstboot.Offer) error {
+	if state.Status != firstboot.StatusWaiting || *state.Offered != offered {
+		w.Log.Info("a new configuration is for other nodes so far", "generation", offered.Generation)
+		state.Status, state.Error, state.Offered, state.Trial, state.At = firstboot.StatusWaiting, "", &offered, nil, w.Now().UTC()
+		if err := firstboot.WriteState(w.Disk, state); err != nil {
+			return err
+		}
+	}
+	w.tell(ctx, state)
 	return nil
 }
 

@@ -356,6 +356,41 @@ func TestEndless(t *testing.T) {
 	}
 }
 
+// TestShare: a generation is for a share of the nodes. A node outside says so and keeps what it
+// has; raising the share needs no new generation, and the same share of another begins with others.
+func TestShare(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, "config: {maxPods: 20}"))
+	c := nodeconfig.NodeConfig{Generation: 2, Share: new(int)}
+	*c.Share = 30
+	for b.w.Name = "n"; c.Takes(b.w.Name); {
+		b.w.Name += "n"
+	}
+	next := doc(2, "config: {maxPods: 50}")
+	b.userData = "share: 30\n" + next
+	for range 2 {
+		if s := b.once(); s.Status != "Waiting" || s.Generation != 1 || s.Offered == nil || s.Offered.Generation != 2 || b.ran() != "" || b.with("maxPods: 50") {
+			t.Errorf("%+v after %q", s, b.ran())
+		}
+	}
+	if !strings.Contains(b.node.annotations[Annotation], `"status":"Waiting"`) {
+		t.Errorf("annotation %v", b.node.annotations)
+	}
+	b.userData = doc(1, "config: {maxPods: 20}")
+	if s := b.once(); s.Status != "Applied" || s.Offered != nil {
+		t.Errorf("taken away: %+v", s)
+	}
+	for _, share := range []string{"share: 30\n", "share: 100\n", "# for all now\n", "share: 0\n"} {
+		b.userData = share + next
+		if s := b.once(); share != "share: 30\n" && (s.Status != "Applied" || s.Generation != 2 || !b.with("maxPods: 50")) {
+			t.Errorf("%s: %+v", share, s)
+		}
+	}
+	if b.ran() != "daemon-reload restart kubelet.service" {
+		t.Errorf("ran %q", b.ran())
+	}
+}
+
 // TestTakenAway: the document that was refused is gone from the source, so nothing is refused.
 func TestTakenAway(t *testing.T) {
 	for name, before := range map[string]string{"Applied": doc(1, ""), "Image": ""} {
