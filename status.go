@@ -46,6 +46,8 @@ type PoolStatus struct {
 	// RollbackNamed: a rollback has to name it: new nodes boot from what another went back to.
 	RollbackNamed bool        `json:"rollbackNeedsName,omitempty"`
 	Unfinished    *Unfinished `json:"unfinishedRun,omitempty"`
+	// Configs are what the nodes tell of their NodeConfig; nodes without the agent tell nothing.
+	Configs []NodeConfig `json:"nodeConfigs,omitempty"`
 	// Blocked are nodes that patches left blocked.
 	Blocked     []BlockedNode `json:"blockedNodes,omitempty"`
 	Runs        []PastRun     `json:"runs,omitempty"`     // the last ones, newest first
@@ -149,6 +151,7 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 			s.Ready++
 		}
 	}
+	s.Configs = o.configs()
 	s.Unfinished, s.Blocked, s.Runs, s.Boots = o.unfinished(now), o.blocked(), o.lease.Ledger.Past, o.lease.Ledger.knownBoots()
 	if o.err != nil {
 		s.Error, s.Hints = o.err.Error(), Advice(o.err)

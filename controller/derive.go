@@ -92,7 +92,7 @@ func (d deriving) ready(status metav1.ConditionStatus, reason, message string) {
 // unknown takes back what was said of a pool that cannot be looked at.
 func (d deriving) unknown() {
 	for _, kind := range []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionProven, v1alpha1.ConditionStale,
-		v1alpha1.ConditionRefused, v1alpha1.ConditionPinned} {
+		v1alpha1.ConditionRefused, v1alpha1.ConditionPinned, v1alpha1.ConditionConfigFailed} {
 		d.condition(kind, metav1.ConditionUnknown, d.w.trouble.reason, "")
 	}
 	d.paused()
@@ -185,6 +185,11 @@ func (d deriving) conditions() {
 		refusals = append(refusals, r.String())
 	}
 	d.yes(v1alpha1.ConditionRefused, len(refusals) > 0, "PoolRefused", strings.Join(refusals, "; "), "Accepted")
+	failed := ""
+	if nodes := st.FailedConfigs(); len(nodes) > 0 {
+		failed = fmt.Sprintf("%d of %d nodes: %s", len(nodes), st.Nodes, nodes[0])
+	}
+	d.yes(v1alpha1.ConditionConfigFailed, failed != "", "NodesRefused", failed, "NoneRefused")
 	text := ""
 	if st.Pinned != nil {
 		text = st.Pinned.String()

@@ -119,8 +119,8 @@ func TestDerive(t *testing.T) {
 			if v.start != tt.start || !v.wake.Equal(want) {
 				t.Errorf("starts a run: %t, looks again at %s; want %t, %s", v.start, v.wake, tt.start, want)
 			}
-			if len(v.status.Conditions) != 7 {
-				t.Errorf("%d conditions, want 7: %+v", len(v.status.Conditions), v.status.Conditions)
+			if len(v.status.Conditions) != 8 {
+				t.Errorf("%d conditions, want 8: %+v", len(v.status.Conditions), v.status.Conditions)
 			}
 			// A second later nothing has changed.
 			p.Status = *v.status.DeepCopy()
@@ -187,6 +187,32 @@ func TestWatchWarning(t *testing.T) {
 	v := derive(&v1alpha1.NodePrototype{}, w)
 	if ready := meta.FindStatusCondition(v.status.Conditions, v1alpha1.ConditionReady); ready.Status != "True" || ready.Message != "x; "+w.warning {
 		t.Errorf("%+v", ready)
+	}
+}
+
+// TestConfigFailed: nodes that refuse their configuration make a condition, and no reason to do
+// anything.
+func TestConfigFailed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		nodes   []kamino.NodeConfig
+		status  metav1.ConditionStatus
+		message string
+	}{
+		"none tells":       {nil, "False", ""},
+		"applied, waiting": {[]kamino.NodeConfig{{Node: "n1", Generation: 2, Status: kamino.ConfigApplied}, {Node: "n2", Generation: 1, Offered: 2, Status: kamino.ConfigWaiting}}, "False", ""},
+		"refused": {[]kamino.NodeConfig{{Node: "n1", Generation: 2, Status: kamino.ConfigApplied}, {Node: "n2", Generation: 1, Offered: 2, Status: kamino.ConfigRolledBack, Reason: "x"},
+			{Node: "n3", Status: kamino.ConfigUnreadable}}, "True", "2 of 5 nodes: node n2 refused generation 2 (RolledBack): x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := due()
+			w.nothing()
+			w.view.Status.Nodes, w.view.Status.Configs = 5, tt.nodes
+			v := derive(&v1alpha1.NodePrototype{}, w)
+			failed := meta.FindStatusCondition(v.status.Conditions, v1alpha1.ConditionConfigFailed)
+			if failed == nil || failed.Status != tt.status || failed.Message != tt.message || v.start {
+				t.Errorf("%+v, starts a run: %t", failed, v.start)
+			}
+		})
 	}
 }
 

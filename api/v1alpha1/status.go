@@ -48,7 +48,7 @@ type NodePrototypeStatus struct {
 	//
 	// +optional
 	NextRun *metav1.Time `json:"nextRun,omitempty"`
-	// Conditions: Ready, Progressing, Proven, Stale, Refused, Pinned and Paused.
+	// Conditions: Ready, Progressing, Proven, Stale, Refused, Pinned, ConfigFailed and Paused.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -131,6 +131,8 @@ const (
 	ConditionRefused = "Refused"
 	// ConditionPinned: somebody else chose what the pool's next node boots from.
 	ConditionPinned = "Pinned"
+	// ConditionConfigFailed: nodes refused what their NodeConfig's source offers, or cannot read it.
+	ConditionConfigFailed = "ConfigFailed"
 	// ConditionPaused: new runs and promotions are held, in the whole cluster or by spec.suspend.
 	ConditionPaused = "Paused"
 )

@@ -35,8 +35,9 @@ func newStatusCommand(a *app) *cobra.Command {
 		Long: `Show, per pool, the image definition, every image version with its state and
 lineage, what the model refers to, how old the image of the next node would be
 and how many days of patches it would miss, how far it would be behind the best
-node that runs, where a rollback would go, which NodePrototype or CronJob starts
-its next run and when, and unfinished runs.
+node that runs, which NodeConfig the nodes run and which nodes refused one, where
+a rollback would go, which NodePrototype or CronJob starts its next run and when,
+and unfinished runs.
 
 With --diff --node NODE it names the packages in which the next node of that
 node's pool would differ from it. A short pod on the node reads them and is

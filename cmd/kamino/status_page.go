@@ -214,6 +214,9 @@ func poolNotices(p kamino.PoolStatus, now time.Time) (out []pageNotice) {
 	if why := p.NotReady(); why != "" {
 		add(moodBad, "new nodes are not Ready", why)
 	}
+	if failed := p.FailedConfigs(); len(failed) > 0 {
+		add(moodWarn, boot.Count(len(failed), "node")+" refused a NodeConfig, or cannot read it", failed[0].String())
+	}
 	if warning := p.Models.Warning(); warning != "" {
 		add(moodWarn, "many models are in use", warning)
 	}

@@ -50,6 +50,7 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 		fmt.Fprintf(w, "Owner:\t%s writes the model; kamino does not\n", p.Owner.Name)
 	}
 	fmt.Fprintf(w, "Nodes:\t%d, %d Ready, capacity %d\n", p.Nodes, p.Ready, p.Capacity)
+	printConfigs(w, p, wide)
 	fmt.Fprintf(w, "Next node:\t%s\n", nextNode(p))
 	if p.Behind != nil {
 		fmt.Fprintf(w, "Behind:\t%s\n", p.Behind)
@@ -83,6 +84,9 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 		fmt.Fprintf(w, "Refused:\t%s\n", r)
 	}
 	defer printRuns(w, p.Runs, wide)
+	if wide {
+		defer printConfigTable(w, p.Configs)
+	}
 	if len(p.Versions) == 0 {
 		return
 	}

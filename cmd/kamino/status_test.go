@@ -33,6 +33,9 @@ func history(w *fakeWorld) {
 	}
 	w.cluster.nodes["n2"].Software = kamino.Software{Kernel: "6.8.0-12", Kubelet: "v1.35.1"}
 	w.cluster.nodes["n2"].Annotations[kamino.AnnotationFreshness] = `{"packageDigest":"11","patchedAt":"2026-11-19T12:00:00Z"}`
+	w.cluster.nodes["n1"].Annotations[kamino.AnnotationConfig] = `{"generation":4,"status":"Applied","error":"","hash":"sha256:b","at":"2026-11-19T12:00:00Z"}`
+	w.cluster.nodes["n2"].Annotations[kamino.AnnotationConfig] = `{"generation":3,"status":"RolledBack","error":"node not healthy within 2m0s: it is not Ready: KubeletNotReady",` +
+		`"hash":"sha256:a","offered":{"generation":4,"hash":"sha256:b"},"at":"2026-11-19T12:05:00Z"}`
 	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Holder: "r-2026.11.20", Process: "laptop/77", Epoch: 4, Renewed: w.now.Add(-5 * time.Minute),
 		Record: kamino.Record{Donor: "n2", Step: "image", Version: "2026.11.20", Started: w.now.Add(-20 * time.Minute), GivingBack: true, Failure: "image: out of luck"},
 		Ledger: kamino.Ledger{Original: &kamino.SavedModel{Image: stock, Saved: []byte("{}")}, Wrote: &kamino.WrittenModel{Image: "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/SIG_rg/images/x/versions/2026.11.10", Seen: true},

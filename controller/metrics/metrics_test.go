@@ -16,6 +16,8 @@ var (
 	built = time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 	days  = 1.5
 	full  = kamino.PoolStatus{Pool: "/x/p1", Name: "p1", Nodes: 3, Ready: 2, Next: "2026.11.22", NextBuilt: &built,
+		Configs: []kamino.NodeConfig{{Node: "n1", Generation: 311, Status: kamino.ConfigApplied}, {Node: "n2", Generation: 310, Status: kamino.ConfigRolledBack, Offered: 311},
+			{Node: "n3", Generation: 311, Status: kamino.ConfigApplied}},
 		Behind:     &kamino.Behind{Days: &days, Packages: kamino.ComparedDiffers},
 		Versions:   []kamino.VersionStatus{{Name: "2026.11.22", Life: kamino.LifePromoted, Instances: 2, Proof: "passed"}, {Name: "2026.11.21", Life: kamino.LifeWithdrawn}},
 		Unfinished: &kamino.Unfinished{Run: "r2", Record: kamino.Record{Donor: "n1", Step: "stop", Started: built, AwaySince: built}, Heartbeat: built},
@@ -84,7 +86,8 @@ func TestWrite(t *testing.T) {
 		`kamino_pool_next_image_built_timestamp_seconds{pool="p1"} 1.7953164e+09`, `kamino_pool_next_image_behind_seconds{pool="p1"} 129600`, `kamino_pool_next_image_packages_differ{pool="p1"} 1`,
 		`kamino_pool_next_image_proven{pool="p1"} 1`, `kamino_pool_instances{pool="p1",version="2026.11.22"} 2`, `kamino_pool_versions{pool="p1",state="withdrawn"} 1`,
 		`kamino_pool_donor_away_since_timestamp_seconds{donor="n1",pool="p1"} `, `kamino_pool_run_info{pool="p1",run="r2",step="stop"} 1`,
-		`kamino_pool_last_run_failed{pool="p1"} 1`, `kamino_pool_readable{pool="p2"} 0`, "# EOF\n"} {
+		`kamino_pool_last_run_failed{pool="p1"} 1`, `kamino_pool_readable{pool="p2"} 0`,
+		`kamino_pool_config_nodes{generation="310",pool="p1",status="RolledBack"} 1`, `kamino_pool_config_nodes{generation="311",pool="p1",status="Applied"} 2`, "# EOF\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in\n%s", want, text)
 		}

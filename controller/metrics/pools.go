@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,6 +47,7 @@ var (
 	readable   = about("readable", "Whether the pool could be read: 1 or 0.")
 	nodes      = about("nodes", "Nodes of the pool.")
 	nodesReady = about("nodes_ready", "Nodes of the pool that are Ready.")
+	configured = about("config_nodes", "Nodes of the pool by the generation of their NodeConfig in force, and by what became of the one offered.", "generation", "status")
 	instances  = about("instances", "Instances of the pool by the image version that they boot from.", "version")
 	nextInfo   = about("next_image_info", "The image version that the next node would boot from: always 1.", "version")
 	nextBuilt  = about("next_image_built_timestamp_seconds", "When the image of the next node was built.")
@@ -69,7 +71,7 @@ var lives = []kamino.Life{kamino.LifeBuilding, kamino.LifeHidden, kamino.LifePro
 
 // Describe implements prometheus.Collector.
 func (p *Pools) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{readable, nodes, nodesReady, instances, nextInfo, nextBuilt, nextProven, behind, differs, versions, runInfo, runStart, runBeat,
+	for _, d := range []*prometheus.Desc{readable, nodes, nodesReady, configured, instances, nextInfo, nextBuilt, nextProven, behind, differs, versions, runInfo, runStart, runBeat,
 		awaySince, lastEnd, lastFailed, refused, pinned, paused} {
 		to <- d
 	}
@@ -124,6 +126,7 @@ func (p pool) collect(s kamino.PoolStatus) {
 	p.gauge(nodes, float64(s.Nodes))
 	p.gauge(nodesReady, float64(s.Ready))
 	p.flag(paused, s.Paused != "")
+	p.configs(s.Configs)
 	p.runs(s)
 	if s.Error != "" {
 		return
@@ -156,6 +159,20 @@ func (p pool) collect(s kamino.PoolStatus) {
 	}
 	for _, life := range lives {
 		p.gauge(versions, float64(count[life]), string(life))
+	}
+}
+
+func (p pool) configs(all []kamino.NodeConfig) {
+	type key struct {
+		generation int64
+		status     kamino.ConfigStatus
+	}
+	count := map[key]int{}
+	for _, c := range all {
+		count[key{c.Generation, c.Status}]++
+	}
+	for k, n := range count {
+		p.gauge(configured, float64(n), strconv.FormatInt(k.generation, 10), string(k.status))
 	}
 }
 

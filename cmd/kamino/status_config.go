@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/boot"
+)
+
+// shownConfigs is how many nodes are named whose configuration failed; -o wide and the other
+// formats have all.
+const shownConfigs = 5
+
+// printConfigs tells which generations the pool's nodes run, and which nodes refused one.
+func printConfigs(w io.Writer, p kamino.PoolStatus, wide bool) {
+	if len(p.Configs) == 0 {
+		return
+	}
+	run, wait := map[int64]int{}, map[int64]int{}
+	for _, c := range p.Configs {
+		run[c.Generation]++
+		if c.Status == kamino.ConfigWaiting {
+			wait[c.Offered]++
+		}
+	}
+	var texts []string
+	for _, generation := range newestFirst(run) {
+		what := fmt.Sprintf("generation %d", generation)
+		if generation == 0 {
+			what = "the image's own"
+		}
+		texts = append(texts, fmt.Sprintf("%s on %s", what, boot.Count(run[generation], "node")))
+	}
+	for _, generation := range newestFirst(wait) {
+		texts = append(texts, fmt.Sprintf("generation %d is not yet for %s", generation, boot.Count(wait[generation], "node")))
+	}
+	fmt.Fprintf(w, "Config:\t%s\n", strings.Join(texts, ", "))
+	failed, most := p.FailedConfigs(), shownConfigs
+	if wide {
+		most = len(failed)
+	}
+	for _, c := range failed[:min(len(failed), most)] {
+		fmt.Fprintf(w, "\t%s\n", c)
+	}
+	if more := len(failed) - most; more > 0 {
+		fmt.Fprintf(w, "\t%d more: kamino status -o wide\n", more)
+	}
+}
+
+// printConfigTable has a line for each node that tells of its configuration.
+func printConfigTable(w io.Writer, all []kamino.NodeConfig) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nNODE\tGENERATION\tCONFIG\tSINCE\tOFFERED")
+	for _, c := range all {
+		offered := "-"
+		if c.Offered != 0 {
+			offered = fmt.Sprint(c.Offered)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", c.Node, c.Generation, c.Status, instant(c.Since), offered)
+	}
+}
+
+func newestFirst(of map[int64]int) []int64 {
+	all := slices.Sorted(maps.Keys(of))
+	slices.Reverse(all)
+	return all
+}
