@@ -24,7 +24,7 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 	node := f.String("node", "", "`name` of this machine's Node (default the host name)")
 	f.DurationVar(&w.Interval, "interval", time.Minute, "check interval")
 	f.StringVar(&w.Health, "health", cmp.Or(os.Getenv("KAMINO_KUBELET_HEALTH"), "http://127.0.0.1:10248/healthz"), "kubelet's health `URL`")
-	f.DurationVar(&w.Deadline, "deadline", 2*time.Minute, "how long kubelet may take to be healthy with a new configuration")
+	f.DurationVar(&w.Deadline, "deadline", 2*time.Minute, "how long the node may take to be healthy with a new configuration")
 	f.DurationVar(&w.Settle, "settle", 10*time.Second, "how long it must stay healthy")
 	if err := parse(f, args); err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/seal"

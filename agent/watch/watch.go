@@ -1,5 +1,5 @@
 // Package watch applies new generations of a node's configuration in place, and takes them back
-// when kubelet does not become healthy with them.
+// when the node does not become healthy with them.
 package watch
 
 import (
