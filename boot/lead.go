@@ -136,7 +136,11 @@ func (x *index) timeoutVerdict(after string) []string {
 		if t.began > 0 {
 			waited = " " + (t.at - t.began).String()
 		}
-		out = append(out, fmt.Sprintf("systemd waited%s for %s and gave up at %s %s.", waited, t.unit, t.at, after))
+		when := ""
+		if t.at >= 1000 { // else it is the first line of a log that was cut
+			when = fmt.Sprintf(" at %s %s", t.at, after)
+		}
+		out = append(out, fmt.Sprintf("systemd waited%s for %s and gave up%s.", waited, t.unit, when))
 	}
 	if len(out) > 0 {
 		out = append(out, "Look for what never came in /etc/fstab, /etc/crypttab and the kernel's resume=: remove it there, or give it the option nofail.")

@@ -235,7 +235,8 @@ func (x *index) withoutScript(plan goalPlan) string {
 func (x *index) onAzure() bool {
 	_, agent := x.started(agentNames...)
 	_, extension := x.extension()
-	return agent || extension > 0 || x.c.Host.Virtualization == "microsoft" || x.c.CloudInit.PPSType != ""
+	source := func(s Span) bool { return strings.HasPrefix(s.Name, "azure-ds/") }
+	return agent || extension > 0 || x.c.Host.Virtualization == "microsoft" || x.c.CloudInit.PPSType != "" || slices.ContainsFunc(x.c.Spans, source)
 }
 
 // plan finds the unit on which the goal hangs outside its unit file. A machine without kubelet is

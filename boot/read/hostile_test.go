@@ -34,7 +34,12 @@ func TestHostileCapture(t *testing.T) {
 		t.Fatal(err)
 	}
 	dump := "UserspaceTimestampMonotonic=1822671\nFinishTimestampMonotonic=47522671\n\nId=EVIL\x1b[31m\u202e.service\nDescription=EVIL\x1b]0;x\x07\nInactiveExitTimestampMonotonic=2000000\nActiveEnterTimestampMonotonic=92000000\n"
-	for name, text := range map[string]string{"record": string(data), "dump": dump} {
+	for name, text := range map[string]string{
+		"record": string(data), "dump": dump,
+		"log":              "Jan 14 08:00:00 EVIL\u202e\x1b[2J kernel: Linux version 6\nJan 14 08:00:03 EVIL\u202e\x1b]0;x\x07 systemd[1]: Starting EVIL\u202e\x9b\x1b]52;c;x\x07...\nJan 14 08:00:05 n systemd[1]: Timed out waiting for device EVIL\x1b]0;x\x07\u202e.\n",
+		"cloud-init show":  "Starting stage: init-local\n|`->EVIL\u202e\x1b]0;x\x07 done @00.00500s +01.00000s\nFinished stage: (init-local) 01.82400 seconds\n",
+		"cloud-init blame": "     01.00000s (EVIL\u202e\x1b]0;x\x07)\n",
+	} {
 		t.Run(name, func(t *testing.T) {
 			read, err := Bytes([]byte(text))
 			if err != nil {

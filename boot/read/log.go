@@ -26,7 +26,7 @@ type stampForm struct {
 // stampForms are those of journalctl (short-monotonic, short, short-precise, short-iso, short-full,
 // short-unix), of syslog (RFC 3164, RFC 5424 as rsyslog writes it) and of dmesg.
 var stampForms = []stampForm{
-	{name: "monotonic", mono: true, pattern: &pattern{text: `^\[ *(\d{1,10})\.(\d{6})\] ?(.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "monotonic", mono: true, pattern: &pattern{text: `^\[ *(\d{1,10})\.(\d{6})\](?:\[ *[TC]\d+\])? ?(.*)$`}, read: func(p []string) (time.Time, error) {
 		s, err := strconv.ParseInt(p[0], 10, 64)
 		us, err2 := strconv.ParseInt(p[1], 10, 64)
 		return time.UnixMicro(s*1e6 + us), errors.Join(err, err2)
@@ -59,7 +59,7 @@ var (
 	logSource = &pattern{text: `^(\S+) ([^\s\[:]+)(?:\[(\d+)\])?: (.*)$`}
 	// dmesgSource is the same in the kernel's buffer, which has no host; the kernel's own lines have none.
 	dmesgSource = &pattern{text: `^([a-zA-Z0-9_.@()-]+)\[(\d+)\]: (.*)$`}
-	kernelStamp = &pattern{text: `^\[ *(\d{1,10})\.(\d{6})\] ?(.*)$`}
+	kernelStamp = &pattern{text: `^\[ *(\d{1,10})\.(\d{6})\](?:\[ *[TC]\d+\])? ?(.*)$`}
 	logHeader   = &pattern{text: `^-- (?:Logs begin|Journal begins|Boot|Reboot)\b.*--$`}
 	logBoot     = &pattern{text: `^-- (?:Reboot|Boot ([0-9a-f]{32})) --$`}
 	hostedLine  = &pattern{text: `^\S+ (?:kernel|[^\s\[:]+\[\d+\]): `}
@@ -179,10 +179,21 @@ func (r *textLog) line(part []string) {
 		r.first, r.seen = l.at, true
 	}
 	r.last = l.at
-	switch l.tag {
-	case "systemd", "kernel", "kubelet", "containerd", "crio", "systemd-networkd", "NetworkManager":
+	if l.matters() {
 		r.lines = append(r.lines, l)
 	}
+}
+
+// matters tells whether a line can say something of a boot. Each container, and each person who logs
+// in, is a unit for systemd.
+func (l logLine) matters() bool {
+	switch l.tag {
+	case "kernel", "kubelet", "containerd", "crio", "systemd-networkd", "NetworkManager":
+		return true
+	case "systemd":
+		return !strings.Contains(l.msg, " libcontainer container ") && !strings.Contains(l.msg, " of user ") && !strings.Contains(l.msg, " for UID ") && !strings.Contains(l.msg, " /run/user/")
+	}
+	return false
 }
 
 // again tells whether a kernel that says its version is that of another boot: it says so early, and
@@ -307,7 +318,7 @@ func (r *textLog) capture() (*boot.Capture, error) {
 	c.Host.BootID = r.bootID
 	if !known && c.Manager.Userspace == 0 {
 		c.Manager.FromUserspace = true
-		c.Note("nothing in this log says when the kernel started: times count from its first line")
+		c.Note("nothing in this log says when the kernel started: times count from its first line, which may be later than the boot")
 	}
 	if r.boots > 1 {
 		c.Note("the log holds %s; this is the last", boot.Count(r.boots, "boot"))

@@ -299,6 +299,58 @@ func TestReadJournalTimeout(t *testing.T) {
 	}
 }
 
+// TestTimeoutOfTwoRecords: a dump, in which systemd has no stamps of a device that never came, and the
+// journal of the same boot name together what swap.target waited for, in either order.
+func TestTimeoutOfTwoRecords(t *testing.T) {
+	const dump = `UserspaceTimestampMonotonic=1500000
+FinishTimestampMonotonic=99000000
+SecurityStartTimestampMonotonic=1510000
+UnitsLoadFinishTimestampMonotonic=1700000
+
+Id=dev-x.device
+ActiveState=inactive
+
+Id=dev-x.swap
+After=dev-x.device
+ActiveState=inactive
+
+Id=swap.target
+After=dev-x.swap
+InactiveExitTimestampMonotonic=92000000
+ActiveEnterTimestampMonotonic=92000000
+
+Id=kubelet.service
+After=swap.target
+InactiveExitTimestampMonotonic=95000000
+ActiveEnterTimestampMonotonic=95200000
+`
+	journal := func() *boot.Capture {
+		return parse(t, jsonFormat([]journalLine{
+			line(18e5, "MESSAGE_ID", msgUnitStarting, "UNIT", "dev-x.device", "MESSAGE", "Expecting device dev-x.device..."),
+			line(919e5, "MESSAGE_ID", msgUnitFailed, "UNIT", "dev-x.device", "JOB_RESULT", "timeout"),
+			line(919e5, "MESSAGE_ID", msgUnitFailed, "UNIT", "dev-x.swap", "JOB_RESULT", "dependency"),
+		}))
+	}
+	one, two := parse(t, []byte(dump)), journal()
+	for _, err := range []error{one.Merge(journal()), two.Merge(parse(t, []byte(dump)))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []*boot.Capture{one, two} {
+		a, err := boot.Analyze(c, boot.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if top := a.Costs[0]; top.What != "dev-x.device (timed out)" || top.Net != 901e5 {
+			t.Errorf("the most expensive is %+v", top)
+		}
+		if v := strings.Join(a.Verdict, " "); !strings.Contains(v, "systemd waited 1min 30.100s for dev-x.device and gave up at 1min 31.900s after the kernel") {
+			t.Errorf("verdict is %s", v)
+		}
+	}
+}
+
 func TestReadJournalClock(t *testing.T) {
 	lines := nodeJournal()[1:]
 	for _, l := range lines[5:] {
