@@ -1,12 +1,17 @@
 package agent_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -210,6 +215,73 @@ func TestWatchUnhealthy(t *testing.T) {
 	l.offer(5, "config: {podPidsLimit: 10}")
 	l.start("--settle", "0s", "--deadline", "10m")
 	l.until("cured", func(s liveState) bool { return s.Generation == 5 && s.Status == "Applied" })
+	l.end(syscall.SIGTERM)
+}
+
+// cluster is an API server with the node of the live agent.
+type cluster struct {
+	mu    sync.Mutex
+	node  map[string]any
+	ready func() bool
+}
+
+func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.URL.Path != "/api/v1/nodes/n1" || r.Header.Get("Authorization") != "Bearer secret" {
+		http.Error(w, "no", http.StatusForbidden)
+		return
+	}
+	if r.Method == http.MethodPatch {
+		var patch struct {
+			Metadata struct{ Annotations map[string]string }
+		}
+		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		for key, value := range patch.Metadata.Annotations {
+			c.node[key] = value
+		}
+	}
+	status := "False"
+	if c.ready() {
+		status = "True"
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{}, "status": map[string]any{"conditions": []any{map[string]any{ // the agent may have ended
+		"type": "Ready", "status": status, "reason": "KubeletNotReady", "message": "no network", "lastHeartbeatTime": time.Now().UTC().Format(time.RFC3339)}}}})
+}
+
+// config is the node's annotation.
+func (c *cluster) config() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text, _ := c.node["kamino.dev/config"].(string)
+	return text
+}
+
+// TestWatchNode: with the API server the node's own condition counts, and its annotation follows.
+func TestWatchNode(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	c := &cluster{node: map[string]any{}, ready: func() bool { return !strings.Contains(l.kubelet(), "maxPods: 99") }}
+	s := httptest.NewTLSServer(c)
+	defer s.Close()
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	writeFile(t, filepath.Join(l.root, "etc/kubernetes/kubelet.conf"), fmt.Sprintf("kind: Config\nclusters: [{name: c, cluster: {server: '%s', tls-server-name: example.com, certificate-authority-data: %s}}]\n"+
+		"users: [{name: u, user: {token: secret}}]\n", s.URL, ca))
+	l.start("--settle", "0s", "--deadline", "200ms", "--node", "n1")
+	l.offer(2, "config: {maxPods: 20}")
+	l.until("applied", func(liveState) bool { return strings.Contains(c.config(), `"generation":2,"status":"Applied"`) })
+	l.offer(3, "config: {maxPods: 99}")
+	l.until("rolled back", func(s liveState) bool { return s.Status == "RolledBack" })
+	l.until("told", func(liveState) bool {
+		text := c.config()
+		return strings.Contains(text, `"generation":2,"status":"RolledBack","error":"node not healthy within 200ms: it is not Ready: KubeletNotReady: no network"`) &&
+			strings.Contains(text, `"offered":{"generation":3,`)
+	})
+	l.serve("status", "/metadata/instance/compute/userData 403\n")
+	l.until("unreadable", func(liveState) bool { return strings.Contains(c.config(), `"status":"Unreadable"`) })
 	l.end(syscall.SIGTERM)
 }
 

@@ -179,10 +179,12 @@ func readMIME(lines [][]byte, depth int) UserData {
 		if !is || boundary == "--" || depth >= deepest || rest != "" && rest != "--" {
 			continue
 		}
-		part(i)
-		if begun, from = true, i+1; rest == "--" {
-			return all
+		if rest == "--" && !(begun && from == i) { // directly behind another boundary it is one more
+			body = body[:i]
+			break
 		}
+		part(i)
+		begun, from = true, i+1
 	}
 	if !begun {
 		return UserData{{kind: kind, data: joined(body), err: errors.New("it has no line with the boundary that its Content-Type names")}}

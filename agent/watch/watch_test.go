@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,8 @@ type bench struct {
 	w        *Watcher
 	now      time.Time
 	userData string
-	code     int // answer of IMDS, 0 is 200
+	code     int              // answer of IMDS, 0 is 200
+	answer   http.HandlerFunc // of IMDS in the place of userData
 	asked    int
 	healthy  func() bool
 	commands string
@@ -90,6 +92,10 @@ func newBench(t *testing.T) *bench {
 			w.WriteHeader(b.code)
 			return
 		}
+		if b.answer != nil {
+			b.answer(w, r)
+			return
+		}
 		fmt.Fprint(w, base64.StdEncoding.EncodeToString([]byte(b.userData)))
 	}))
 	t.Cleanup(s.Close)
@@ -107,7 +113,7 @@ func newBench(t *testing.T) *bench {
 		}
 		return ctx.Err()
 	}
-	b.w = &Watcher{Disk: d, Host: host.Recorder{Log: b.commands}, IMDS: platform.IMDS{Endpoint: s.URL, Client: s.Client(), Wait: wait}, Client: s.Client(),
+	b.w = &Watcher{Disk: d, Host: host.Recorder{Log: b.commands}, IMDS: platform.IMDS{Endpoint: s.URL, Client: platform.Direct(), Wait: wait}, Client: s.Client(),
 		Settings: seal.Settings{Sources: []string{"imds://userData"}}, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return b.now }, Wait: wait,
 		Interval: time.Minute, Health: s.URL + "/healthz", Deadline: 2 * time.Minute, Settle: 10 * time.Second,
 		Node: func(context.Context) (Node, error) { return &b.node, nil }}
@@ -388,6 +394,59 @@ func TestShare(t *testing.T) {
 	}
 	if b.ran() != "daemon-reload restart kubelet.service" {
 		t.Errorf("ran %q", b.ran())
+	}
+}
+
+// TestAnswers: an answer of IMDS that is no document changes nothing on the node, and is told.
+func TestAnswers(t *testing.T) {
+	good := base64.StdEncoding.EncodeToString([]byte(doc(2, "config: {maxPods: 50}")))
+	for name, tt := range map[string]struct {
+		answer http.HandlerFunc
+		status string // of the annotation; empty: the look did not end
+	}{
+		"forbidden": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, "Unreadable"},
+		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/elsewhere" {
+				fmt.Fprint(w, good)
+				return
+			}
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		}, "Unreadable"},
+		"a page":         {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>sign in</html>") }, "Unreadable"},
+		"half of it":     {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, good[:len(good)/8*4]) }, "Invalid"},
+		"cut in a group": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, good[:len(good)/8*4+1]) }, "Unreadable"},
+		"huge":           {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat("YWFh", 1<<19)) }, "Invalid"},
+		"less than it says": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", strconv.Itoa(len(good)+4))
+			fmt.Fprint(w, good)
+		}, ""},
+		"throttled": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.start(doc(1, "config: {maxPods: 20}"))
+			former := b.w.Disk.Text("var/lib/kubelet/config.yaml")
+			b.answer = tt.answer
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			began := len(b.waits)
+			b.onWait = func(n int) {
+				if n == began+5 {
+					cancel()
+				}
+			}
+			err := b.w.Once(ctx)
+			if (err == nil) != (tt.status == "Invalid") || b.ran() != "" || b.w.Disk.Text("var/lib/kubelet/config.yaml") != former {
+				t.Errorf("%v, ran %q", err, b.ran())
+			}
+			if tt.status != "" && !strings.Contains(b.node.annotations[Annotation], `"status":"`+tt.status) {
+				t.Errorf("annotation %v", b.node.annotations)
+			}
+			b.answer, b.onWait, b.userData = nil, nil, doc(2, "config: {maxPods: 50}")
+			if s := b.once(); s.Status != "Applied" || s.Generation != 2 {
+				t.Errorf("the document afterwards: %+v", s)
+			}
+		})
 	}
 }
 
