@@ -8,8 +8,9 @@
 //
 //	Node 1, Nodes 1 per 200, Pulse 1, Mark and Unmark 1 (2 more when the node changed meanwhile),
 //	Evict and Rehearse 1 and 1 per pod to be evicted (Rehearse 1 more for the seal pod,
-//	1 per 200 PersistentVolumes and 1 per namespace whose budgets hold pods), Preview 3, StartAgent 1, AgentPod 1,
-//	SaveList, List and DeleteList 1, Lists 1 per 200, AskPackages and ForgetPackages 2,
+//	1 per 200 PersistentVolumes, a list of the nodes where one of these is tied to a label of the node,
+//	and 1 per namespace whose budgets hold pods), Preview 3, StartAgent 1, AgentPod 1,
+//	SaveList, List and DeleteList 1, Lists 1 per 200, AskPackages 2, ForgetPackages 4,
 //	RemoveAgents 2, Lease 1, Leases 1, SetLease 1, Record 1, Preflight 3 (1 more when a right is missing)
 package kube
 

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"kamino.dev/kamino"
@@ -44,6 +45,12 @@ func driver(v *corev1.PersistentVolume) {
 	v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "topolvm.io"}
 }
 func unbound(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }
+func many(v *corev1.PersistentVolume) {
+	v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+}
+
+// at is a pod of another node.
+func at(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
 
 // mounts is a pod that mounts the claim.
 func mounts(p *corev1.Pod) {
@@ -63,6 +70,7 @@ func TestLocalVolume(t *testing.T) {
 	for name, tt := range map[string]struct {
 		volume *corev1.PersistentVolume
 		pod    *corev1.Pod
+		other  *corev1.Pod
 		want   string // part of why it is refused
 	}{
 		"local, mounted":                   {volume: volume(localDisk, on(host, "ip-1")), pod: pod("a", mounts), want: "PersistentVolume pv (claim shop/data-a, pod shop/a)"},
@@ -72,17 +80,33 @@ func TestLocalVolume(t *testing.T) {
 		"a path, on this node":             {volume: volume(hostPath, on(host, "ip-1")), pod: pod("a"), want: "PersistentVolume pv"},
 		"a path without a node, mounted":   {volume: volume(hostPath), pod: pod("a", mounts), want: "pod shop/a"},
 		"a path without a node, elsewhere": {volume: volume(hostPath), pod: pod("a")},
-		"local, of another node":           {volume: volume(localDisk, on(host, "ip-2")), pod: pod("a")},
-		"on either of two nodes":           {volume: volume(driver, on(host, "ip-1", "ip-2")), pod: pod("a", mounts)},
-		"on either of two nodes, by terms": {volume: volume(driver, on(host, "ip-1"), on(host, "ip-2")), pod: pod("a", mounts)},
-		"of the zone":                      {volume: volume(driver, on("topology.ebs.csi.aws.com/zone", "eu-1a")), pod: pod("a", mounts)},
-		"without a place":                  {volume: volume(driver), pod: pod("a", mounts)},
-		"without a claim":                  {volume: volume(localDisk, on(host, "ip-1"), unbound), pod: pod("a")},
-		"deleted with its pod":             {volume: volume(driver, on(host, "ip-1")), pod: pod("a", scratch)},
+		"a path of many nodes":             {volume: volume(hostPath, many), pod: pod("a", mounts)},
+		"a path that others mount as well": {volume: volume(hostPath), pod: pod("a", mounts), other: pod("b", mounts, at("n2"))},
+		"a path that another has ended to mount": {volume: volume(hostPath), pod: pod("a", mounts), other: pod("b", mounts, at("n2"), succeeded),
+			want: "claim shop/data-a"},
+		"a driver's, by an ID of the machine": {volume: volume(driver, on("topology.example.com/machine", "m-1")), pod: pod("a"), want: "PersistentVolume pv (claim shop/data-a)"},
+		"a driver's, by the ID of another":    {volume: volume(driver, on("topology.example.com/machine", "m-2")), pod: pod("a")},
+		"a driver's, by what two nodes have":  {volume: volume(driver, on("topology.example.com/rack", "r-1")), pod: pod("a", mounts)},
+		"of a zone with one node":             {volume: volume(driver, on("topology.disk.csi.azure.com/zone", "eu-1a")), pod: pod("a", mounts)},
+		"of no zone, which one node has":      {volume: volume(driver, on("topology.gke.io/zone", "")), pod: pod("a", mounts)},
+		"local, of another node":              {volume: volume(localDisk, on(host, "ip-2")), pod: pod("a")},
+		"on either of two nodes":              {volume: volume(driver, on(host, "ip-1", "ip-2")), pod: pod("a", mounts)},
+		"on either of two nodes, by terms":    {volume: volume(driver, on(host, "ip-1"), on(host, "ip-2")), pod: pod("a", mounts)},
+		"of the zone":                         {volume: volume(driver, on("topology.ebs.csi.aws.com/zone", "eu-1a")), pod: pod("a", mounts)},
+		"without a place":                     {volume: volume(driver), pod: pod("a", mounts)},
+		"without a claim":                     {volume: volume(localDisk, on(host, "ip-1"), unbound), pod: pod("a")},
+		"deleted with its pod":                {volume: volume(driver, on(host, "ip-1")), pod: pod("a", scratch)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset(tt.pod, tt.volume)
-			c, n := NewForClient(client, Options{}), kamino.Node{Name: "n1", Labels: map[string]string{host: "ip-1"}}
+			own := map[string]string{host: "ip-1", corev1.LabelTopologyZone: "eu-1a", "topology.disk.csi.azure.com/zone": "eu-1a", "topology.gke.io/zone": "",
+				"topology.example.com/machine": "m-1", "topology.example.com/rack": "r-1"}
+			others := map[string]string{host: "ip-2", "topology.example.com/machine": "m-2", "topology.example.com/rack": "r-1"}
+			objects := []runtime.Object{tt.pod, tt.volume, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: own}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2", Labels: others}}}
+			if tt.other != nil {
+				objects = append(objects, tt.other)
+			}
+			client := fake.NewClientset(objects...)
+			c, n := NewForClient(client, Options{}), kamino.Node{Name: "n1", Labels: own}
 			refused := func(did string, err error) {
 				var r *kamino.RefusedError
 				switch {
