@@ -176,7 +176,8 @@ func (a *autoRun) tryCandidates(ctx context.Context) error {
 		}
 	}
 	var errs []error
-	for _, name := range names[:min(len(names), maxTries)] {
+	for tries, i := 0, 0; i < len(names) && tries < maxTries; i++ {
+		name := names[i]
 		err := a.update(ctx, name)
 		if err == nil {
 			return nil
@@ -184,6 +185,9 @@ func (a *autoRun) tryCandidates(ctx context.Context) error {
 		errs = append(errs, err)
 		if ctx.Err() != nil || !nextMayDo(err) {
 			break
+		}
+		if !ofNode(Refusals(err)) {
+			tries++
 		}
 		a.again = a.again || failedProof(err)
 		a.result.Failed = append(a.result.Failed, Attempt{name, err.Error(), Advice(err)})

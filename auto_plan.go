@@ -247,7 +247,8 @@ func (e *Engine) detail(ctx context.Context, o overview, opts AutoOptions, p *Po
 	default:
 		return nil
 	}
-	for try := 0; try < maxTries && p.Donor != ""; try++ {
+	refused := 0
+	for tries := 0; tries < maxTries && p.Donor != ""; refused++ {
 		run := opts.runOf(p.Donor, *p)
 		plan, err := e.planRun(ctx, run, &o.lease)
 		if err != nil {
@@ -264,15 +265,19 @@ func (e *Engine) detail(ctx context.Context, o overview, opts AutoOptions, p *Po
 			p.Refusals = plan.Refusals
 			return nil
 		}
+		if !ofNode(plan.Refusals) {
+			tries++
+		}
 		p.refuse(plan.Refusals, opts.MinCandidates)
 	}
 	if p.Donor != "" {
-		p.hold("refused", "the first %d candidates are refused", maxTries)
+		p.hold("refused", "%d candidates are refused", refused)
 	}
 	return nil
 }
 
-// maxTries is how many candidates are tried in one run.
+// maxTries is how many candidates are tried in one run. Those that are refused for their own pods
+// or volumes do not count: there may be many, and another node is what helps.
 const maxTries = 3
 
 // refuse takes the donor off the candidates for the provider's reasons.

@@ -258,7 +258,8 @@ type Pod struct {
 	// Stuck says that no waiting would remove it: only force would, if at all.
 	Stuck bool `json:"stuck,omitempty"`
 	// Returns says that not even force would remove it for long: it tolerates TaintBlock, so that
-	// its controller's next pod may come to the node again. Such a pod is Stuck and never evicted.
+	// its controller's next pod may come to the node again. Such a pod is never evicted. It is Stuck,
+	// unless it ends by itself, as a Job's does.
 	Returns bool `json:"returns,omitempty"`
 }
 

@@ -261,17 +261,31 @@ const CodeSealPod = "seal-pod"
 // data: a drain keeps that, and a stop destroys it. No option lifts it.
 const CodeLocalVolume = "local-volume"
 
+// CodeReturns is the code of the refusal of a node for pods that would come back after an eviction.
+const CodeReturns = "returning-pods"
+
+// ofNode says whether all of an error's refusals are for what only its node has, and what is found
+// before anything is taken: such a candidate has cost nothing, and says nothing of the next one.
+func ofNode(refusals []Refusal) bool {
+	return len(refusals) > 0 && !slices.ContainsFunc(refusals, func(r Refusal) bool { return r.Code != CodeLocalVolume && r.Code != CodeReturns })
+}
+
 // refuseStuck is the refusal of a node for pods that no waiting removes.
 func refuseStuck(pods []Pod) Refusal {
 	if back := returning(pods); len(back) > 0 {
-		return Refusal{Code: "drain", Why: "the node cannot be drained: " + describePods(back) + "; nothing was evicted", Do: leaveReturning}
+		return Refusal{Code: CodeReturns, Why: "the node cannot be drained: " + describePods(back) + "; nothing was evicted", Do: leaveReturning}
 	}
 	return Refusal{Code: "drain", Why: "the node cannot be drained: " + describePods(pods) + "; nothing was evicted",
 		Do: "give these pods a controller or fix their budgets, choose another node, or use --force to delete them"}
 }
 
-// returning are the pods that would come back.
+// returning are the pods that would come back, and that no waiting removes.
 func returning(pods []Pod) []Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return !p.Returns || !p.Stuck })
+}
+
+// tolerant are the pods that tolerate the block: any of them may have come after the drain.
+func tolerant(pods []Pod) []Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return !p.Returns })
 }
 

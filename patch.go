@@ -316,7 +316,9 @@ func (e *Engine) patchIn(ctx context.Context, opts PatchOptions, t *turns, o ove
 			}
 			break // with the count: a refusal alone would say that nothing was changed
 		}
-		retries--
+		if !ofNode(Refusals(err)) {
+			retries--
+		}
 	}
 	switch {
 	case left == 0:

@@ -63,7 +63,7 @@ func (r *Run) rehearse(ctx context.Context, order SealOrder) (Next, error) {
 func (r *Run) refuseSeal(ctx context.Context, n Node) error {
 	pods, err := r.engine.Cluster.Rehearse(ctx, n, r.sealOrder(), r.opts.drainOptions())
 	var refused *RefusedError
-	switch back := returning(pods); {
+	switch back := tolerant(pods); {
 	case errors.As(err, &refused):
 		return err
 	case err != nil:

@@ -45,7 +45,7 @@ func (c *Cluster) Evict(ctx context.Context, node kamino.Node, opts kamino.Drain
 		if err != nil {
 			return nil, err
 		}
-		left = append(left, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: hold >= stuck, Returns: hold == returning})
+		left = append(left, hold.of(&pods[i], reason))
 	}
 	return left, nil
 }
@@ -114,9 +114,15 @@ const (
 	leaving   hold = iota // nothing but time
 	blocked               // a budget
 	doubtful              // a webhook or another policy, which may change its mind
+	working               // nothing but its own end: evicted, it would come back
 	stuck                 // only force would remove it
 	returning             // nothing would for long: it would come back
 )
+
+// of is a pod with what keeps it.
+func (h hold) of(pod *corev1.Pod, reason string) kamino.Pod {
+	return kamino.Pod{Namespace: pod.Namespace, Name: pod.Name, Reason: reason, Stuck: h >= stuck, Returns: h == returning || h == working}
+}
 
 // remove asks for the end of a pod and tells what keeps it.
 func (r *drainRound) remove(ctx context.Context, pod *corev1.Pod) (hold, string, error) {
@@ -125,8 +131,9 @@ func (r *drainRound) remove(ctx context.Context, pod *corev1.Pod) (hold, string,
 	case !force && pod.DeletionTimestamp != nil:
 		how, reason := ending(pod, r.push, r.opts.Clock.Now())
 		return how, reason, nil
-	case returns(pod):
-		return returning, reasonReturns, nil
+	case pod.DeletionTimestamp == nil && returns(pod):
+		how, reason := back(pod)
+		return how, reason, nil
 	case unmanaged(pod) && !r.push.Force:
 		return stuck, reasonUnmanaged, nil
 	case r.opts.Clock.Now().Sub(r.began) > evictTime:
@@ -143,7 +150,20 @@ func unmanaged(pod *corev1.Pod) bool {
 	return metav1.GetControllerOf(pod) == nil && !finished(pod)
 }
 
-const reasonReturns = "it tolerates the taint " + kamino.TaintBlock + ", and would come back after an eviction"
+const (
+	reasonReturns = "it tolerates the taint " + kamino.TaintBlock + ", and would come back after an eviction"
+	reasonWorks   = "it tolerates the taint " + kamino.TaintBlock + ", and ends by itself when its work is done"
+)
+
+// back is what keeps a pod that would come back. Force changes nothing about it: a deletion lets its
+// controller make the next one as well. A pod of a Job, which is not to run always, is waited for:
+// once it has done its work there is no next one.
+func back(pod *corev1.Pod) (hold, string) {
+	if p := pod.Spec.RestartPolicy; p == corev1.RestartPolicyNever || p == corev1.RestartPolicyOnFailure {
+		return working, reasonWorks
+	}
+	return returning, reasonReturns
+}
 
 // returns says whether the scheduler may put the next pod of the same controller on the donor
 // again, which with its pods gone is the emptiest node: the pod tolerates the donor's taint, as

@@ -60,6 +60,10 @@ func deleting(grace int64, at time.Time) func(*corev1.Pod) {
 	}
 }
 
+func job(p *corev1.Pod) {
+	p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind, p.Spec.RestartPolicy = "batch/v1", "Job", corev1.RestartPolicyOnFailure
+}
+
 func tolerating(t ...corev1.Toleration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Tolerations = t }
 }
@@ -160,6 +164,10 @@ func TestEvict(t *testing.T) {
 		"tolerates everything":         {pod: pod("a", tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})), want: reasonReturns, stuck: true},
 		"tolerates the block, forced":  {pod: pod("a", tolerating(corev1.Toleration{Key: kamino.TaintBlock, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})), push: overdue | force, want: reasonReturns, stuck: true},
 		"tolerates it, and ends":       {pod: pod("a", tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}), deleting(30, noon)), want: "ending"},
+		"tolerates it, ends, forced":   {pod: pod("a", tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}), deleting(900, noon)), push: overdue | force, want: "deleted with a grace of 1s", did: "delete 1"},
+		"tolerates it, of a Job":       {pod: pod("a", job, tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})), want: reasonWorks},
+		"tolerates it, a Job, forced":  {pod: pod("a", job, tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})), push: overdue | force, want: reasonWorks},
+		"of a Job":                     {pod: pod("a", job), want: "ending", did: "evict"},
 		"tolerates it, finished":       {pod: pod("a", tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}), succeeded), want: "ending", did: "evict"},
 		"tolerates it, no controller":  {pod: pod("a", bare, tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})), push: force, want: "ending", did: "evict"},
 		"tolerates other taints": {pod: pod("a", tolerating(corev1.Toleration{Key: "gpu", Operator: corev1.TolerationOpExists}, corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})),
@@ -176,7 +184,7 @@ func TestEvict(t *testing.T) {
 			}
 			var want []kamino.Pod
 			if tt.want != "" {
-				want = []kamino.Pod{{Namespace: "shop", Name: "a", Reason: tt.want, Stuck: tt.stuck, Returns: tt.want == reasonReturns}}
+				want = []kamino.Pod{{Namespace: "shop", Name: "a", Reason: tt.want, Stuck: tt.stuck, Returns: tt.want == reasonReturns || tt.want == reasonWorks}}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)

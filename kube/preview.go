@@ -38,7 +38,7 @@ func (c *Cluster) Preview(ctx context.Context, node kamino.Node, opts kamino.Dra
 	out := make([]kamino.Pod, 0, len(pods))
 	for i := range pods {
 		hold, reason := preview(&pods[i], budgets, opts, c.opts.Clock.Now())
-		out = append(out, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: hold >= stuck, Returns: hold == returning})
+		out = append(out, hold.of(&pods[i], reason))
 	}
 	return out, refused
 }
@@ -48,7 +48,7 @@ func preview(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget, opts kamin
 	case pod.DeletionTimestamp != nil:
 		return ending(pod, opts, now)
 	case returns(pod):
-		return returning, reasonReturns
+		return back(pod)
 	case unmanaged(pod) && !opts.Force:
 		return stuck, reasonUnmanaged
 	case finished(pod) || pod.Status.Phase == corev1.PodPending:

@@ -48,7 +48,7 @@ func (c *Cluster) Rehearse(ctx context.Context, node kamino.Node, order kamino.S
 			return nil, err
 		}
 		if hold >= doubtful {
-			out = append(out, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: hold >= stuck, Returns: hold == returning})
+			out = append(out, hold.of(&pods[i], reason))
 		}
 	}
 	return out, nil

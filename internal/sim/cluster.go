@@ -164,7 +164,7 @@ func (c simCluster) Rehearse(ctx context.Context, node kamino.Node, order kamino
 }
 
 func (p *simPod) returning() kamino.Pod {
-	return kamino.Pod{Namespace: p.Namespace, Name: p.Name, Reason: "it tolerates the block", Stuck: true, Returns: true}
+	return kamino.Pod{Namespace: p.Namespace, Name: p.Name, Reason: "it tolerates the block", Stuck: !p.job, Returns: true}
 }
 
 // refuseLocal is how package kube refuses a node whose machine has a local volume.

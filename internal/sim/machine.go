@@ -64,6 +64,7 @@ type simPod struct {
 	bare   bool // no controller would recreate it
 	held   bool // a disruption budget holds it
 	comes  bool // it tolerates every taint, and another one comes when it is evicted
+	job    bool // it ends by itself
 	ending bool
 }
 

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -92,5 +93,79 @@ func TestPodComesBack(t *testing.T) {
 			w.release()
 			w.sound(t)
 		}
+	}
+}
+
+// TestJobThatTolerates: the drain waits for a Job's pod that tolerates the block, and evicts it
+// never. One that comes after the drain ends the run before the seal.
+func TestJobThatTolerates(t *testing.T) {
+	for step, ends := range map[string]bool{"rehearse": true, "drain": true, "seal": false} {
+		w, began := aged(1), time.Time{}
+		p := &proc{tune: func(e *kamino.Engine) {
+			report := e.Report
+			e.Report = func(ev kamino.Event) {
+				report(ev)
+				if ev.Step != step || !began.IsZero() {
+					return
+				}
+				began = w.now
+				pod := &simPod{Pod: kamino.Pod{Namespace: "default", Name: "backup"}, node: "a-0", comes: true, job: true}
+				w.pods = append(w.pods, pod)
+				w.after(20*time.Minute, func() {
+					w.pods = slices.DeleteFunc(w.pods, func(o *simPod) bool { return o == pod })
+					w.happened("pod %s has done its work", pod)
+				})
+			}
+		}}
+		w.startUpdate(p, options("a-0"))
+		w.wait()
+		if took := w.now.Sub(began); (p.err == nil) != ends || ends && took < 20*time.Minute {
+			t.Errorf("it came at %s: the run ended after %s: %v", step, took, p.err)
+		}
+		w.release()
+		w.sound(t)
+	}
+}
+
+// TestRefusedByTheDozen: candidates that are refused for their own volumes and pods are no tries.
+// The first that is not refused becomes the donor, in the plan and in the run.
+func TestRefusedByTheDozen(t *testing.T) {
+	const last = 11
+	for name, strike := range map[string]func(*world, string){
+		"volumes": (*world).BindVolume, "pods": (*world).PodComesBack,
+		"other pods": func(w *world, node string) {
+			w.pods = append(w.pods, &simPod{Pod: kamino.Pod{Namespace: "default", Name: "bare-" + node}, node: node, bare: true})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(1)
+			w.addPool(poolA, last+1)
+			for i := range last + 1 {
+				node := fmt.Sprintf("a-%d", i)
+				w.patch(node, w.now.Add(-time.Duration(i+1)*time.Hour).Format(time.RFC3339)) // the last is the worst
+				if i < last {
+					strike(w, node)
+				}
+			}
+			w.advance(w.now.Add(time.Hour))
+			var plans []kamino.PoolPlan
+			planned := &proc{}
+			w.spawn(planned, func(ctx context.Context) { plans, planned.err = planned.engine().PlanPools(ctx, autoOptions()) })
+			w.wait()
+			p, results := w.auto(autoOptions())
+			if planned.err != nil || len(plans) != 1 || len(results) != 1 {
+				t.Fatalf("%+v, %v; %+v, %v", plans, planned.err, results, p.err)
+			}
+			if name == "other pods" {
+				if tried := len(results[0].Failed); p.err == nil || tried != 3 {
+					t.Errorf("%d candidates were tried, and it ended %v", tried, p.err)
+				}
+				return
+			}
+			if want := fmt.Sprintf("a-%d", last); plans[0].Donor != want || p.err != nil || results[0].Donor != want || len(results[0].Failed) != last {
+				t.Errorf("the donor is %q in the plan (%v), and %q in the run after %d others, which ended %v; want %s",
+					plans[0].Donor, plans[0].Held, results[0].Donor, len(results[0].Failed), p.err, want)
+			}
+		})
 	}
 }
