@@ -105,8 +105,8 @@ type Shelf interface {
 	// AskPackages creates the pod in which the agent writes AnnotationPackages on the node. One of
 	// that run that exists is replaced.
 	AskPackages(ctx context.Context, node Node, order SealOrder) error
-	// ForgetPackages removes that pod and the annotation.
-	ForgetPackages(ctx context.Context, node Node, run string) error
+	// ForgetPackages removes that pod and the annotation, where they are of the order's nonce.
+	ForgetPackages(ctx context.Context, node Node, order SealOrder) error
 }
 
 // Examiner is a Cluster that can examine a canary's node, and knows the stop switch. Errors are

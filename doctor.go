@@ -282,7 +282,12 @@ func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff,
 	return out, nil
 }
 
-// askPackages gets a node's list by a pod, which does not outlive it.
+// packagesEnded is how long the pod of another process is seen to have ended, before it counts as
+// left behind: who waits for it reads its list and removes it within seconds.
+const packagesEnded = 10 * time.Second
+
+// askPackages gets a node's list by a pod, which does not outlive it. Processes that ask the same
+// node take turns: the pod has the node's name, and each knows its own by the nonce.
 func (e *Engine) askPackages(ctx context.Context, shelf Shelf, n Node) (list []string, err error) {
 	switch mark, merr := n.Mark(); {
 	case merr != nil:
@@ -293,37 +298,53 @@ func (e *Engine) askPackages(ctx context.Context, shelf Shelf, n Node) (list []s
 		return nil, fmt.Errorf("node %s is not Ready: no pod can read its packages", n.Name)
 	}
 	sum := sha256.Sum256([]byte(n.UID))
-	order := SealOrder{Run: "diff-" + hex.EncodeToString(sum[:4]), Nonce: rand.Text()}
+	order, asked := SealOrder{Run: "diff-" + hex.EncodeToString(sum[:4]), Nonce: rand.Text()}, false
 	defer func() {
+		if !asked {
+			return
+		}
 		// Also after a signal, which has ended ctx.
 		back, cancel := e.clock().WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		if ferr := shelf.ForgetPackages(back, n, order.Run); ferr != nil && !errors.Is(ferr, ErrNotFound) {
+		if ferr := shelf.ForgetPackages(back, n, order); ferr != nil && !errors.Is(ferr, ErrNotFound) {
 			err = errors.Join(err, fmt.Errorf("clean up after reading the packages of node %s: %w", n.Name, ferr))
 		}
 	}()
-	if err := shelf.AskPackages(ctx, n, order); err != nil {
-		return nil, fmt.Errorf("read packages of node %s: %w", n.Name, err)
-	}
+	var seen AgentPod // of another process, that has ended
+	var ended time.Time
 	for began := e.now(); ; {
-		now, err := e.Cluster.Node(ctx, n.Name)
-		if err != nil {
-			return nil, fmt.Errorf("read node %s: %w", n.Name, err)
-		}
-		if list, ok := now.packages(order.Run, order.Nonce); ok {
-			return list, nil
-		}
 		pod, err := e.Cluster.AgentPod(ctx, order.Run, TaskPackages)
-		if err == nil {
-			err = pod.refuseForeign(n.Name, order.Nonce)
+		if err != nil {
+			return nil, fmt.Errorf("read the pod that lists the packages: %w", err)
+		}
+		others := pod.Exists && pod.Nonce != order.Nonce
+		if !others || pod.Nonce != seen.Nonce || !pod.Done && !pod.Failed {
+			seen, ended = pod, e.now()
 		}
 		switch {
-		case err != nil:
-			return nil, fmt.Errorf("read the pod that lists the packages: %w", err)
-		case pod.Failed || !pod.Exists:
-			return nil, fmt.Errorf("node %s did not report its packages: %s", n.Name, cmp.Or(pod.Message, "somebody deleted the pod"))
-		case e.now().Sub(began) > packagesLimit:
-			return nil, fmt.Errorf("node %s did not report its packages within %s; the pod is %s", n.Name, packagesLimit, pod.Message)
+		case !pod.Exists, others && e.now().Sub(ended) >= packagesEnded:
+			asked = true
+			if err := shelf.AskPackages(ctx, n, order); err != nil {
+				return nil, fmt.Errorf("read packages of node %s: %w", n.Name, err)
+			}
+		case !others:
+			now, err := e.Cluster.Node(ctx, n.Name)
+			if err != nil {
+				return nil, fmt.Errorf("read node %s: %w", n.Name, err)
+			}
+			if list, ok := now.packages(order.Run, order.Nonce); ok {
+				return list, nil
+			}
+			if pod.Failed {
+				return nil, fmt.Errorf("node %s did not report its packages: %s", n.Name, pod.Message)
+			}
+		}
+		switch late := e.now().Sub(began) > packagesLimit; {
+		case late && others:
+			return nil, WithHint(fmt.Errorf("read packages of node %s: another process has been reading them for %s, by pod %s", n.Name, packagesLimit, pod.Name),
+				"run the command again; if no other process reads them: kubectl delete pod -n %s", strings.Replace(pod.Name, "/", " ", 1))
+		case late:
+			return nil, fmt.Errorf("node %s did not report its packages within %s; the pod is %s", n.Name, packagesLimit, cmp.Or(pod.Message, "not there"))
 		}
 		if err := e.clock().Sleep(ctx, packagesPause); err != nil {
 			return nil, err

@@ -104,8 +104,7 @@ func (c *Cluster) DeleteList(ctx context.Context, run string) error {
 	return explain("delete configmaps -n "+kamino.SystemNamespace, err)
 }
 
-// AskPackages implements kamino.Shelf: 2 requests. A pod that an interrupted process left goes
-// first, since its nonce is another.
+// AskPackages implements kamino.Shelf: 2 requests. A pod of that run goes first.
 func (c *Cluster) AskPackages(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
 	if c.opts.SealImage == "" {
 		return ErrNoSealImage
@@ -129,15 +128,33 @@ func (c *Cluster) removePackagesPod(ctx context.Context, run string) error {
 	return c.deletePod(ctx, kamino.SystemNamespace, podName(run, kamino.TaskPackages))
 }
 
-// ForgetPackages implements kamino.Shelf: 2 requests.
-func (c *Cluster) ForgetPackages(ctx context.Context, node kamino.Node, run string) error {
-	if err := c.removePackagesPod(ctx, run); err != nil {
-		return err
+// ForgetPackages implements kamino.Shelf: 4 requests. What another process has asked for stays.
+func (c *Cluster) ForgetPackages(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
+	pods := c.api.pods(kamino.SystemNamespace)
+	pod, err := pods.Get(ctx, podName(order.Run, kamino.TaskPackages), metav1.GetOptions{})
+	if err == nil && nonceOf(pod) == order.Nonce {
+		err = pods.Delete(ctx, pod.Name, *onlyThis(pod, 0))
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": node.UID, "annotations": map[string]any{kamino.AnnotationPackages: nil}}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return explain("get and delete pods -n "+kamino.SystemNamespace, err)
+	}
+	now, err := c.api.nodes.Get(ctx, node.Name, metav1.GetOptions{})
+	if err != nil {
+		return explain("get nodes", err)
+	}
+	text := now.Annotations[kamino.AnnotationPackages]
+	var answer struct{ Run, Nonce string }
+	if json.Unmarshal([]byte(text), &answer) != nil || answer.Run != order.Run || answer.Nonce != order.Nonce {
+		return nil
+	}
+	path := "/metadata/annotations/" + strings.ReplaceAll(kamino.AnnotationPackages, "/", "~1")
+	patch, err := json.Marshal([]map[string]string{{"op": "test", "path": path, "value": text}, {"op": "remove", "path": path}})
 	if err != nil {
 		return fmt.Errorf("remove the list of packages from node %s: %w", node.Name, err)
 	}
-	_, err = c.api.nodes.Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = c.api.nodes.Patch(ctx, node.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	if apierrors.IsInvalid(err) { // another list stands there by now
+		return nil
+	}
 	return explain("patch nodes", err)
 }

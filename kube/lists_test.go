@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"kamino.dev/kamino"
@@ -55,7 +56,7 @@ func TestLists(t *testing.T) {
 // TestAskPackages: the pod is the inventory's with another verb, replaces one that was left, ends
 // by itself, and goes with the annotation.
 func TestAskPackages(t *testing.T) {
-	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{kamino.AnnotationPackages: "{}", "mine": "x"}}})
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{"mine": "x"}}})
 	c := NewForClient(client, Options{SealImage: "reg/kamino:1"})
 	n := kamino.Node{Name: "n1"}
 	for _, nonce := range []string{"old", "new"} {
@@ -77,7 +78,23 @@ func TestAskPackages(t *testing.T) {
 	if got, err := c.AgentPod(t.Context(), "diff-1", kamino.TaskPackages); err != nil || !got.Exists {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := c.ForgetPackages(t.Context(), n, "diff-1"); err != nil {
+	annotate := func(nonce string) {
+		text := `{"metadata":{"annotations":{"kamino.dev/packages":"{\"run\":\"diff-1\",\"nonce\":\"` + nonce + `\"}"}}}`
+		if _, err := client.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, []byte(text), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	annotate("new")
+	if err := c.ForgetPackages(t.Context(), n, kamino.SealOrder{Run: "diff-1", Nonce: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.AgentPod(t.Context(), "diff-1", kamino.TaskPackages); err != nil || !got.Exists || got.Nonce != "new" {
+		t.Errorf("another's pod was removed: %+v, %v", got, err)
+	}
+	if got, err := c.Node(t.Context(), "n1"); err != nil || got.Annotations[kamino.AnnotationPackages] == "" {
+		t.Errorf("another's list was removed: %v, %v", got.Annotations, err)
+	}
+	if err := c.ForgetPackages(t.Context(), n, kamino.SealOrder{Run: "diff-1", Nonce: "new"}); err != nil {
 		t.Fatal(err)
 	}
 	node, err := client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
