@@ -434,3 +434,43 @@ func (s *Sight) zones(own string) {
 	s.Sibling.Labels, s.Sibling.Own = map[string]string{zone: "eu-1a"}, map[string]string{label: "eu-1a"}
 	s.Node.Labels[zone], s.Node.Labels[label] = "eu-1b", own
 }
+
+// TestUnlike: only what is known to differ keeps an image from a machine.
+func TestUnlike(t *testing.T) {
+	v2 := Machine{Architecture: "x64", Generation: "V2"}
+	for _, tt := range []struct {
+		image Machine
+		want  string // part of why
+	}{
+		{v2, ""}, {Machine{}, ""}, {Machine{Architecture: "X64", Generation: "v2"}, ""}, {Machine{Architecture: "x64"}, ""},
+		{Machine{Architecture: "x64", Generation: "V1"}, "generation"}, {Machine{Architecture: "Arm64", Generation: "V2"}, "architecture"},
+	} {
+		if got := tt.image.Unlike(v2); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%+v: %q, want %q", tt.image, got, tt.want)
+		}
+	}
+}
+
+// TestTagsFit: no node and no person can make a tag that Azure or AWS refuses by its length, or more
+// tags than they take.
+func TestTagsFit(t *testing.T) {
+	long := strings.Repeat("ä", 1000)
+	r := (&Engine{Clock: WallClock{}}).newRun(Options{})
+	r.held.run, r.held.lease = "run", &Lease{}
+	r.donor.node = Node{Name: strings.Repeat("n", 253), Software: Software{Kernel: long, OS: long, Kubelet: long, Runtime: long, Images: []CachedImage{{Name: long}}}}
+	r.donor.instance = Instance{Image: "a/" + long + "/" + long, VMID: long}
+	tags := r.tags(Receipt{Hash: long, Policy: long, SSHKeys: []string{long, long}, Unknown: &UnknownFiles{Mode: long, Digest: long},
+		Freshness: Freshness{PackageDigest: long, PackageCount: 7, PatchedAt: time.Now(), Kernel: long}})
+	a := Artifact{Tags: tags}.Withdrawn(Bad{Reason: long, Nodes: true})
+	for _, tag := range []string{TagPromote, TagBootstrap, TagPointer, TagPool, TagPoolUID} { // that others of the program add
+		a = a.with(tag, "x")
+	}
+	for tag, value := range a.Tags {
+		if n := utf8.RuneCountInString(value); n > 256 || len(tag) > 128 {
+			t.Errorf("tag %s has %d characters", tag, n)
+		}
+	}
+	if n := len(a.Tags); n > 40 {
+		t.Errorf("%d tags leave no place for those of others", n)
+	}
+}

@@ -77,12 +77,12 @@ type Machine struct {
 }
 
 // Unlike tells why an image for this machine may not boot on those that boot an image for
-// another; "" where nothing is known to differ.
+// another; "" where nothing is known to differ. Case does not count: Azure's does not.
 func (m Machine) Unlike(other Machine) string {
 	for _, part := range []struct{ name, own, others string }{
 		{"architecture", m.Architecture, other.Architecture}, {"generation", m.Generation, other.Generation},
 	} {
-		if part.own != "" && part.others != "" && part.own != part.others {
+		if part.own != "" && part.others != "" && !strings.EqualFold(part.own, part.others) {
 			return fmt.Sprintf("its %s is %s, and that of the pool's present image %s", part.name, part.own, part.others)
 		}
 	}
@@ -117,6 +117,8 @@ type Pool struct {
 	// UID is given to no other pool, also not to a later one of the same name; "" where the
 	// provider has none.
 	UID string `json:"uid,omitempty"`
+	// Created is when this pool came into being; zero where that is not known.
+	Created time.Time `json:"-"`
 	// Revision makes the next write conditional on nobody having changed the
 	// pool since this read.
 	Revision string `json:"revision"`
@@ -159,11 +161,18 @@ const (
 	Parameter Kind = "parameter"
 )
 
-// MadeOfFormer says whether tags are those of an artifact that Kamino made of an earlier pool of
-// this pool's name. What names no pool counts as this one's: another program, the original, or a
-// run that a kamino without this tag began made it.
-func (p Pool) MadeOfFormer(tags map[string]string) bool {
-	return p.UID != "" && tags[TagRun] != "" && tags[TagPoolUID] != "" && tags[TagPoolUID] != p.UID
+// MadeOfFormer says whether an artifact is one that Kamino made of an earlier pool of this pool's
+// name. One that names no pool, as a kamino without this tag made it, counts as this pool's unless
+// it is older than the pool. What is of no run was made by another program, or the original.
+func (p Pool) MadeOfFormer(a Artifact) bool {
+	switch of := a.Tags[TagPoolUID]; {
+	case p.UID == "" || a.Tags[TagRun] == "":
+		return false
+	case of == "":
+		return !a.Created.IsZero() && a.Created.Before(p.Created)
+	default:
+		return of != p.UID
+	}
 }
 
 // Identify adds the pool's UID to the tags of what is made of it.

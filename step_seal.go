@@ -380,11 +380,14 @@ func (r *Run) tags(receipt Receipt) map[string]string {
 		tags[TagPolicy] = receipt.Policy
 	}
 	if keys := strings.Join(receipt.SSHKeys, " "); keys != "" {
-		tags[TagSSHKeys] = cutText(keys, maxTag)
+		tags[TagSSHKeys] = keys
 	}
 	maps.Copy(tags, receipt.Freshness.tags(r.donor.node.Software))
 	if u := receipt.Unknown; u != nil {
 		tags[TagUnknown], tags[TagUnknownMode], tags[TagUnknownDigest] = fmt.Sprint(u.Count), u.Mode, u.Digest
+	}
+	for tag, value := range tags { // what the node wrote may be of any length
+		tags[tag] = cutText(value, maxTag)
 	}
 	return tags
 }

@@ -252,6 +252,40 @@ func TestSuccessorBoots(t *testing.T) {
 	}
 }
 
+// TestRollbackByFirmware: a rollback is refused where the firmware of the image is known to be
+// another than that of the present one. An image of x86 that names no boot mode may boot by either,
+// and one of arm64 boots by UEFI, named or not.
+func TestRollbackByFirmware(t *testing.T) {
+	const x86, arm = `{"a":"x86_64","r":"/dev/xvda","v":"gp3"}`, `{"a":"arm64","r":"/dev/xvda","v":"gp3"}`
+	boots := func(machine, mode string) string { return strings.Replace(machine, "}", `,"b":"`+mode+`"}`, 1) }
+	for name, tt := range map[string]struct {
+		former, now string
+		refused     bool
+	}{
+		"not named, then UEFI":         {x86, boots(x86, "uefi"), false},
+		"UEFI, then not named":         {boots(x86, "uefi"), x86, false},
+		"BIOS, then not named":         {boots(x86, "legacy-bios"), x86, false},
+		"BIOS, then either":            {boots(x86, "legacy-bios"), boots(x86, "uefi-preferred"), false},
+		"arm64, not named, then UEFI":  {arm, boots(arm, "uefi"), false},
+		"BIOS, then UEFI":              {boots(x86, "legacy-bios"), boots(x86, "uefi"), true},
+		"x86 by whatever, then arm64":  {x86, arm, true},
+		"arm64 by UEFI, then x86 UEFI": {boots(arm, "uefi"), boots(x86, "uefi"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := begin(t, setting{})
+			c.build("2026.1.1")
+			old, now := c.register("2026.1.2", tt.former), c.register("2026.2.1", tt.now)
+			c.promote(kamino.Target{Version: old.Name, Reference: kamino.ByVersion})
+			former := c.pool()
+			c.promote(kamino.Target{Version: now.Name, Reference: kamino.ByVersion})
+			err := c.Promote(t.Context(), c.pool(), kamino.Target{Former: former.Model.Saved})
+			if refused := errors.Is(err, kamino.ErrUnsupported); refused != tt.refused || !refused && err != nil {
+				t.Errorf("the rollback ended with %v", err)
+			}
+		})
+	}
+}
+
 // TestMissingImage: somebody deregistered the image that the group's next instance boots from. The
 // pool says so, with what to type, and going back is not refused for it.
 func TestMissingImage(t *testing.T) {
@@ -361,6 +395,13 @@ func TestFormerGroup(t *testing.T) {
 	c.must(err)
 	if len(found) != 1 || !found[0].OfFormer || found[0].Ours() {
 		t.Fatalf("the version of the former group is %+v", found)
+	}
+	calls, _ := c.apis()
+	_, err = calls.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: []string{old[0].ID}, Tags: []types.Tag{{Key: sdk.String(kamino.TagPoolUID)}}})
+	c.must(err)
+	c.clock.Advance(time.Minute)
+	if found, err = c.Find(t.Context(), pool, kamino.Version, ""); err != nil || len(found) != 1 || found[0].Tags[kamino.TagPoolUID] != "" || !found[0].OfFormer {
+		t.Fatalf("the version that names no group, and is older than the group: %+v, %v", found, err)
 	}
 	tags := map[string]string{kamino.TagRun: "run-2", kamino.TagReceipt: "a", "kamino-machine": `{"a":"x86_64","r":"/dev/xvda","v":"gp3","b":"uefi-preferred"}`}
 	c.must(c.Create(t.Context(), pool, kamino.Artifact{Kind: kamino.Version, Name: "2026.2.1", Source: old[0].Source, Tags: tags}))

@@ -100,7 +100,7 @@ func (p *Provider) pool(id kamino.PoolID, g group) (kamino.Pool, error) {
 	}
 	return kamino.Pool{
 		NoPointer: g.recipe.noPointer(),
-		ID:        id, Name: id.Name(), Group: clusterOf(g.Tags), Location: p.region, UID: g.uid(), Capacity: int(sdk.ToInt32(g.DesiredCapacity)),
+		ID:        id, Name: id.Name(), Group: clusterOf(g.Tags), Location: p.region, UID: g.uid(), Created: sdk.ToTime(g.CreatedTime), Capacity: int(sdk.ToInt32(g.DesiredCapacity)),
 		Model:    kamino.Model{Image: g.recipe.means(), Saved: saved},
 		Revision: digest(string(saved), sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MinSize), sdk.ToInt32(g.MaxSize)),
 		Stamp:    g.stamp,

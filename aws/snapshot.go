@@ -202,7 +202,7 @@ func (p *Provider) snapshotsOfPool(ctx context.Context, pool kamino.Pool, name s
 // (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html).
 func snapshotsNamed(all []types.Snapshot, pool kamino.Pool, name string) []types.Snapshot {
 	return slices.DeleteFunc(slices.Clone(all), func(s types.Snapshot) bool {
-		return tagOf(s.Tags, kamino.TagPool) != pool.Name || pool.MadeOfFormer(tagsOut(s.Tags)) || name != "" && tagOf(s.Tags, tagSnapshot) != name
+		return tagOf(s.Tags, kamino.TagPool) != pool.Name || pool.MadeOfFormer(snapshotArtifact(s)) || name != "" && tagOf(s.Tags, tagSnapshot) != name
 	})
 }
 

@@ -115,7 +115,7 @@ func (p *Provider) findVersions(ctx context.Context, pool kamino.Pool, name stri
 	var found []kamino.Artifact
 	for _, im := range list {
 		a := versionArtifact(im)
-		a.OfFormer = pool.MadeOfFormer(a.Tags)
+		a.OfFormer = pool.MadeOfFormer(a)
 		a.Instances, a.InModel = booted[a.ID], now.means() == a.ID
 		found = append(found, a)
 	}
@@ -165,16 +165,17 @@ func versionArtifact(im types.Image) kamino.Artifact {
 }
 
 // generation is the firmware that an image needs, in the words of galleries: V1 boots by BIOS, V2
-// by UEFI; "" for an image that boots by either. An image of x86 that names no boot mode boots by
-// BIOS, one of arm64 by UEFI (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ami-boot.html).
+// by UEFI; "" for an image that boots by either, or of which that is not known. One of arm64 boots
+// by UEFI. One of x86 that names no boot mode boots by what is the default of its instance type, and
+// may have the loaders of both (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ami-boot.html).
 func generation(im types.Image) string {
 	switch {
-	case im.BootMode == types.BootModeValuesUefiPreferred:
-		return ""
-	case im.BootMode == types.BootModeValuesUefi, im.BootMode == "" && im.Architecture == types.ArchitectureValuesArm64:
+	case im.Architecture == types.ArchitectureValuesArm64, im.BootMode == types.BootModeValuesUefi:
 		return "V2"
+	case im.BootMode == types.BootModeValuesLegacyBios:
+		return "V1"
 	}
-	return "V1"
+	return ""
 }
 
 // otherBilling tells that an image is not billed as the machine whose disk it has; "" where it is.

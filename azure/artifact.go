@@ -79,7 +79,7 @@ func (p *Provider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind,
 		return nil, nil
 	}
 	for i := range found {
-		found[i].OfFormer = pool.MadeOfFormer(found[i].Tags)
+		found[i].OfFormer = pool.MadeOfFormer(found[i])
 		if found[i].State == kamino.Failed {
 			found[i].Failure = cmp.Or(p.whyFailed(ctx, found[i].ID), found[i].Failure)
 		}

@@ -58,7 +58,7 @@ func toPool(id kamino.PoolID, v scaleSet, set armcompute.VirtualMachineScaleSet)
 		pool.Capacity = int(value(set.SKU.Capacity))
 	}
 	if set.Properties != nil {
-		pool.UID = value(set.Properties.UniqueID)
+		pool.UID, pool.Created = value(set.Properties.UniqueID), value(set.Properties.TimeCreated)
 		state := value(set.Properties.ProvisioningState)
 		pool.Updating = strings.EqualFold(state, "Updating") || strings.EqualFold(state, "Creating")
 	}

@@ -74,7 +74,7 @@ func (p *Provider) listVersions(ctx context.Context, at place, pool kamino.Pool)
 	}
 	for i := range out {
 		v := &out[i]
-		v.OfFormer = pool.MadeOfFormer(v.Tags)
+		v.OfFormer = pool.MadeOfFormer(*v)
 		v.Births = uses[strings.ToLower(v.ID)]
 		v.Instances = len(v.Births)
 		v.InModel = strings.EqualFold(pool.Model.Image, v.ID)

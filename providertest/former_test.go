@@ -1,6 +1,7 @@
 package providertest_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -30,6 +31,17 @@ func TestFormerScaleSet(t *testing.T) {
 	if v := c.version("2026.1.1"); v.OfFormer || !v.Ours() {
 		t.Fatalf("its own version is %+v", v)
 	}
+	version := c.version("2026.1.1")
+	c.server.Change(version.ID, `{"tags":{"kamino-pool-id":null}}`)
+	if v := c.version("2026.1.1"); v.Tags[kamino.TagPoolUID] != "" || v.OfFormer || !v.Ours() {
+		t.Errorf("its version, of a kamino that named no pool: %+v", v)
+	}
+	created := fmt.Sprintf(`{"properties":{"timeCreated":%q}}`, c.clock.Now().Format(time.RFC3339))
+	c.server.Change(c.scenario.PoolID(poolName), created)
+	if v := c.version("2026.1.1"); !v.OfFormer || v.Ours() {
+		t.Errorf("a version that names no pool, and is older than the pool: %+v", v)
+	}
+	c.server.Change(version.ID, fmt.Sprintf(`{"tags":{"kamino-pool-id":%q}}`, pool.UID))
 	c.server.Change(c.scenario.PoolID(poolName), `{"properties":{"uniqueId":"00000000-0000-0000-0000-000000000002"}}`)
 	c.clock.Advance(time.Minute)
 	for _, name := range []string{"", "2026.1.1"} {
