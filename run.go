@@ -41,7 +41,10 @@ type running struct {
 	off       time.Time     // when it first saw the donor off without a receipt
 
 	pauseAsked time.Time // of the run: when it last looked at the stop switch
-	verb       Verb      // of the run: what it does in place of an update; "" nothing
+	// silent, of the run: before when the service wants to be asked for no such act again. A run
+	// that ends meanwhile and gives back waits as well.
+	silent map[deed]time.Time
+	verb   Verb // of the run: what it does in place of an update; "" nothing
 }
 
 // span is a time that has begun, and perhaps ended.
@@ -180,6 +183,9 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 	if err != nil || next.kind != nextAct {
 		return next, err
 	}
+	if left := r.now.silent[deed{next.act, next.on}].Sub(r.engine.now()); left > 0 {
+		return Next{}, &ThrottledError{After: left, Err: fmt.Errorf("%s: too many requests before", next.what)}
+	}
 	if p.tooSoon(deed{next.act, next.on}) {
 		return wait("the effect of: " + next.what), nil
 	}
@@ -207,7 +213,14 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 	if next.steps {
 		return next, next.do(ctx)
 	}
-	return r.within(ctx, r.held.actLimit(), func(ctx context.Context) (Next, error) { return next, next.do(ctx) })
+	next, err = r.within(ctx, r.held.actLimit(), func(ctx context.Context) (Next, error) { return next, next.do(ctx) })
+	if t := (*ThrottledError)(nil); errors.As(err, &t) {
+		if r.now.silent == nil {
+			r.now.silent = map[deed]time.Time{}
+		}
+		r.now.silent[deed{next.act, next.on}] = r.engine.now().Add(t.After)
+	}
+	return next, err
 }
 
 // bounded ends calls before the lease can run out. A process that was frozen

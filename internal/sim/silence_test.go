@@ -34,6 +34,31 @@ func TestPausedWhileThrottled(t *testing.T) {
 	t.Fatal("no snapshot is made")
 }
 
+// TestEndedWhileThrottled: a run whose start of the donor is throttled is told to end. It gives the
+// donor back when the service takes the start again, and does not ask before.
+func TestEndedWhileThrottled(t *testing.T) {
+	sites, _ := golden(t, aged)
+	for _, s := range sites {
+		if s.step != kamino.InStart || s.call.method != "SetPower on" {
+			continue
+		}
+		w := aged(1)
+		p := w.startUpdate(&proc{faults: []fault{{kind: worlds.Throttled, at: s.at}}}, w.goldenOptions())
+		w.after(s.when.Add(30*time.Second).Sub(w.now), func() { p.interrupted = true; p.cancel() })
+		w.wait()
+		m, n := w.donorOf("a-0")
+		if took := w.now.Sub(s.when); p.err == nil || took < 20*time.Minute || took > 30*time.Minute || m.Power != kamino.PowerOn || !n.Ready {
+			t.Errorf("the run ended %v after %s; the donor is %s, ready %t", p.err, took, m.Power, n.Ready)
+		}
+		if again := w.update(w.goldenOptions()); again.err != nil {
+			t.Errorf("the same command again: %v", again.err)
+		}
+		w.sound(t)
+		return
+	}
+	t.Fatal("no donor is started")
+}
+
 // silent answers each start with a Retry-After of a day, until somebody mends it.
 type silent struct {
 	simProvider
