@@ -118,6 +118,29 @@ func (s *Server) Attach(instance, device string) {
 	})
 }
 
+// SwapDisk gives an instance another root volume, on which nothing is. The former one is kept, at no
+// instance.
+func (s *Server) SwapDisk(instance string) {
+	s.start()
+	s.alter(func() {
+		i := s.store.Instances[instance]
+		if i == nil {
+			return
+		}
+		for n := range i.Volumes {
+			old := s.store.Volumes[i.Volumes[n].Volume]
+			if i.Volumes[n].Device != i.RootDevice || old == nil {
+				continue
+			}
+			fresh := *old
+			fresh.meta, fresh.Files = s.born("vol", nil), map[string]string{}
+			s.ready(&fresh.meta)
+			s.store.Volumes[fresh.ID], i.Volumes[n].Volume = &fresh, fresh.ID
+			old.Instance = ""
+		}
+	})
+}
+
 // WriteDisk changes what is on the root volume of an instance.
 func (s *Server) WriteDisk(instance string, change func(files map[string]string)) error {
 	s.start()

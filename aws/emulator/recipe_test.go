@@ -190,3 +190,20 @@ func TestUserData(t *testing.T) {
 	}
 	w.do("ec2:TerminateInstances", "InstanceId.1", id)
 }
+
+// TestSwapDisk: an instance whose root volume was swapped has an empty one, and the former volume is
+// left.
+func TestSwapDisk(t *testing.T) {
+	w := begin(t, nil)
+	donor := w.donor()
+	former := w.machine(donor).Volume
+	w.s.SwapDisk(donor)
+	now := w.machine(donor).Volume
+	if files, err := w.s.ReadDisk(donor); err != nil || len(files) > 0 || now == former {
+		t.Errorf("volume %s with %v, %v; it was %s", now, files, err, former)
+	}
+	if shown := w.do("ec2:DescribeVolumes", "VolumeId.1", now).one("volumeSet/item/attachmentSet/item/instanceId"); shown != donor {
+		t.Errorf("volume %s is at %q", now, shown)
+	}
+	w.do("ec2:CreateSnapshot", "VolumeId", former)
+}

@@ -80,6 +80,33 @@ func (s *Server) Change(id, document string) {
 	})
 }
 
+// SwapDisk gives an instance another OS disk, on which nothing is: as a person does who swaps it. The
+// former disk is kept, and is attached to nothing.
+func (s *Server) SwapDisk(instance string) {
+	s.start()
+	s.alter(func(t *tx) {
+		r := t.edit(instance)
+		if r == nil || t.get(text(r.facts, "disk")) == nil {
+			return
+		}
+		old := t.edit(text(r.facts, "disk"))
+		fresh := old.copy()
+		name := old.name() + "_" + strings.ReplaceAll(identifier(), "-", "")
+		fresh.id, fresh.files, fresh.created = strings.TrimSuffix(old.id, old.name())+name, map[string]string{}, t.now
+		fresh.doc["id"], fresh.doc["name"] = fresh.id, name
+		set(fresh.doc, identifier(), "properties", "uniqueId")
+		set(fresh.doc, stamp(t.now), "properties", "timeCreated")
+		t.put(fresh)
+		delete(old.doc, "managedBy")
+		delete(old.facts, "instance")
+		set(old.doc, "Unattached", "properties", "diskState")
+		set(r.doc, fresh.id, "properties", "storageProfile", "osDisk", "managedDisk", "id")
+		set(r.doc, name, "properties", "storageProfile", "osDisk", "name")
+		r.facts["disk"] = fresh.id
+		r.touch()
+	})
+}
+
 // StateEntry is one resource with what ARM does not show of it.
 type StateEntry struct {
 	ID             string            `json:"id"`

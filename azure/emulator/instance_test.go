@@ -50,6 +50,28 @@ func TestSnapshotsKeepTheContentOfTheirMoment(t *testing.T) {
 	}
 }
 
+// TestSwapDisk: an instance whose OS disk was swapped boots from an empty one, and a snapshot of the
+// former disk is still that.
+func TestSwapDisk(t *testing.T) {
+	w := onePool(t, instant)
+	former := w.instance("1")
+	if err := w.s.WriteDisk(former.ID, func(files map[string]string) { files["/marker"] = "former" }); err != nil {
+		t.Fatal(err)
+	}
+	of := w.snapshotDoc("1")
+	w.s.SwapDisk(former.ID)
+	now := w.instance("1")
+	shown := w.must(200, http.MethodGet, poolPath+"/virtualMachines/1", "").body
+	if files, err := w.s.ReadDisk(now.ID); err != nil || len(files) > 0 || now.OSDiskID == former.OSDiskID || now.VMID != former.VMID ||
+		text(shown, "properties", "storageProfile", "osDisk", "managedDisk", "id") != now.OSDiskID {
+		t.Errorf("disk %s with %v, %v; it was %s", now.OSDiskID, files, err, former.OSDiskID)
+	}
+	w.must(200, http.MethodPut, compute+"/snapshots/s", of)
+	if files, err := w.s.ReadDisk(compute + "/snapshots/s"); err != nil || files["/marker"] != "former" {
+		t.Errorf("the snapshot of the former disk holds %v, %v", files, err)
+	}
+}
+
 func TestEphemeralDisksRefuse(t *testing.T) {
 	w := newWorld(t, Scenario{Pools: []Pool{{Name: "pool1", Count: 1, Ephemeral: true}}}, instant)
 	w.refused(409, "OperationNotAllowed", "Operation 'deallocate' is not supported for VMs or VM Scale Set instances using an ephemeral OS disk.",

@@ -51,7 +51,6 @@ func rivals(donor, other string) []*rival {
 	long.Freeze, long.alone, midnight.midnight = 14*time.Hour, true, true
 	return append(out, long, midnight,
 		own("etcd is restored from a backup of a minute ago", func(w *world) { w.restoreEtcd(w.now.Add(-time.Minute)) }),
-		own(rivalDiskSwapped, func(w *world) { w.swapDisk(donor) }),
 		own(rivalForeignMark, func(w *world) { w.forgeForeign(donor, other) }),
 		own("no capacity to start", func(w *world) {
 			if m, _ := w.donorOf(donor); m != nil {
@@ -110,21 +109,37 @@ func (w *world) DeleteLease() {
 	w.happened("a person deletes the lease")
 }
 
-// swapDisk replaces the OS disk of a machine that is off, as a reimage or a swap of the OS disk do:
-// VM, Node object, receipt and boot ID stay. The former disk is kept.
-func (w *world) swapDisk(node string) {
+// SwapDisk implements worlds.World: VM, Node object, receipt and boot ID stay.
+func (w *world) SwapDisk(node string) {
 	m, n := w.donorOf(node)
 	if m == nil || m.Power == kamino.PowerOn && n.Annotations[kamino.AnnotationRun] == "" {
 		return
 	}
 	if m.Power != kamino.PowerOff {
-		w.after(time.Second, func() { w.swapDisk(node) })
+		w.after(time.Second, func() { w.SwapDisk(node) })
 		return
 	}
 	w.detachedDisks[m.Disk] = true
 	w.hit(rivalDiskSwapped)
 	m.Disk, m.sealed = fmt.Sprintf("/disks/%s-%d", m.Hostname, w.next()), ""
 	w.happened("the OS disk of %s is replaced", m.Hostname)
+}
+
+// PutBack implements worlds.World.
+func (w *world) PutBack(node string) {
+	w.gitOps = true
+	worlds.PutBack(w, node, func() bool { return !w.gitOps })
+}
+
+// Size implements worlds.World.
+func (w *world) Size() int { return w.pools[poolA].capacity }
+
+// FullLease implements worlds.World.
+func (w *world) FullLease(room int) {
+	if l, ok := w.leases[poolA]; ok {
+		w.leaseRoom, w.filled = l.Size()+room, true
+		w.happened("others fill the lease, but for %d bytes", room)
+	}
 }
 
 // SlowWrites implements worlds.World.
@@ -317,6 +332,9 @@ func (w *world) HoldPods(node string) {
 }
 
 func (w *world) release() {
+	if w.gitOps = false; w.filled {
+		w.leaseRoom, w.filled = 0, false
+	}
 	for _, p := range w.pods {
 		p.held = false
 	}

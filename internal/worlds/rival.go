@@ -1,7 +1,9 @@
 package worlds
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"kamino.dev/kamino"
@@ -14,11 +16,17 @@ type World interface {
 
 	DeleteMachine(node string)  // the VM, at the cloud
 	ReplaceMachine(node string) // by another VM under the same ID and name
-	StartMachine(node string)   // where it is off
-	ScaleDown(node string)      // as cluster-autoscaler does: taint, wait, delete; not where it may not
-	DeleteNode(node string)     // the object; a kubelet that runs registers it again
+	// SwapDisk puts another OS disk into a machine, once that is off, as a swap of disks or a reimage
+	// by a person does. The former disk is kept, at no machine.
+	SwapDisk(node string)
+	StartMachine(node string) // where it is off
+	ScaleDown(node string)    // as cluster-autoscaler does: taint, wait, delete; not where it may not
+	DeleteNode(node string)   // the object; a kubelet that runs registers it again
 	// EditNode is a person's kubectl. edit says whether there was anything to change.
 	EditNode(node string, edit func(*kamino.Node) bool)
+	// PutBack writes back what a node has of Kamino now, each half minute until somebody mends it, as
+	// GitOps does which has annotations and taints of nodes in its files ([PutBack]).
+	PutBack(node string)
 	SetFate(node string, f Fate)
 	HoldPods(node string) // by a disruption budget that yields no more
 	Reboot(node string)   // of a node that is Ready
@@ -41,12 +49,15 @@ type World interface {
 	SetImage()              // a person's, in the pool's model
 	Exclude()               // the newest good version from latest, by a person
 	Resize(by int)          // as an autoscaler does
+	Size() int              // of the pool, as its cloud has it
 	Refuse()                // the pool becomes one that must not be touched
 	Own()                   // the pool's recipe has an owner, who writes it back
 	CutAPI(d time.Duration) // the API server is away
 	// SlowWrites lets each write of Kubernetes take that long from now on, and succeed.
 	SlowWrites(d time.Duration)
-	DeleteLease()       // of the pool, by a person
+	DeleteLease() // of the pool, by a person
+	// FullLease fills the pool's lease with annotations of others, but for so many bytes.
+	FullLease(room int)
 	RestoreEtcd()       // from a backup of before the run: leases, marks and taints; the cloud stays as it is
 	DeleteSnapshot()    // of the pool, by a person
 	Script(node string) // the original script has made the pool's snapshot of the node's disk
@@ -162,6 +173,68 @@ func kured(w World, node string) {
 	})
 }
 
+// PutBack lets a world put back what a node has of Kamino now, until the function says that it is
+// mended.
+func PutBack(w World, node string, mended func() bool) {
+	kaminos := func(key, _ string) bool {
+		return key == kamino.AnnotationProtect || strings.HasPrefix(key, "kamino.dev/")
+	}
+	block := func(t kamino.Taint) bool { return t.Key == kamino.TaintBlock }
+	of := func(n *kamino.Node) (map[string]string, []kamino.Taint) {
+		notes := map[string]string{}
+		for key, value := range n.Annotations {
+			if kaminos(key, value) {
+				notes[key] = value
+			}
+		}
+		return notes, slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return !block(t) })
+	}
+	var then map[string]string
+	var blocks []kamino.Taint
+	w.EditNode(node, func(n *kamino.Node) bool {
+		then, blocks = of(n)
+		return false
+	})
+	if then == nil { // there is no such node
+		return
+	}
+	var put func(rounds int)
+	put = func(rounds int) {
+		if rounds == 0 || mended() {
+			return
+		}
+		w.EditNode(node, func(n *kamino.Node) bool {
+			if now, blocked := of(n); maps.Equal(now, then) && slices.Equal(blocked, blocks) {
+				return false
+			}
+			if n.Annotations == nil {
+				n.Annotations = map[string]string{}
+			}
+			maps.DeleteFunc(n.Annotations, kaminos)
+			maps.Copy(n.Annotations, then)
+			n.Taints = append(slices.DeleteFunc(n.Taints, block), blocks...)
+			return true
+		})
+		w.After(30*time.Second, func() { put(rounds - 1) })
+	}
+	w.After(time.Second, func() { put(10) })
+}
+
+// cachedScaler is cluster-autoscaler on AWS: its sizes of groups are up to a minute old, and it sets
+// them absolutely (aws_manager.go in k8s.io/autoscaler). For a pod without a place it sets what it
+// knows and one more. What was not needed for ten minutes it takes away again.
+func cachedScaler(w World, _, _ string) {
+	known := w.Size()
+	w.After(time.Minute, func() {
+		grown := known + 1 - w.Size()
+		if grown <= 0 {
+			return
+		}
+		w.Resize(grown)
+		w.After(10*time.Minute, func() { w.Resize(-grown) })
+	})
+}
+
 var persons = []Rival{
 	{Name: "the donor's VM is deleted", Column: "9", Act: onDonor(World.DeleteMachine)},
 	{Name: "cluster-autoscaler deletes the donor", Column: "9", Act: onDonor(World.ScaleDown)},
@@ -187,6 +260,10 @@ var persons = []Rival{
 	{Name: "a person deletes the snapshot", Column: "11", Same: true, Act: func(w World, _, _ string) { w.DeleteSnapshot() }},
 	{Name: "an autoscaler takes a node out of the count", Column: "11", Act: func(w World, _, _ string) { w.Resize(-1) }},
 	{Name: "an autoscaler adds a node", Column: "11", Act: func(w World, _, _ string) { w.Resize(1) }},
+	{Name: "cluster-autoscaler sets a size that it knew a minute ago", Column: "11", Act: cachedScaler},
+	{Name: "the OS disk of a donor that is off is replaced", Column: "9", Act: onDonor(World.SwapDisk)},
+	{Name: "others fill the lease", Column: "11", Act: func(w World, _, _ string) { w.FullLease(64) }},
+	{Name: "GitOps writes back what the donor had of Kamino", Column: "11", Same: true, Act: onDonor(World.PutBack)},
 	{Name: "a budget never yields", Column: "12", Same: true, Rows: []string{"S0", "S3", "S4"}, Act: onDonor(World.HoldPods)},
 	{Name: "a claim is bound to the donor's own disk", Column: "12", Rows: []string{"S0", "S2", "S3", "S4", "S5"}, Act: onDonor(World.BindVolume)},
 	{Name: "a pod that tolerates every taint comes back", Column: "12", Rows: []string{"S0", "S2", "S3", "S4", "S5"}, Act: onDonor(World.PodComesBack)},

@@ -35,6 +35,8 @@ func (w *onAWS) deleteMachine(m *machine) {
 // replaceMachine does nothing: EC2 never gives an ID twice.
 func (w *onAWS) replaceMachine(*machine) {}
 
+func (w *onAWS) swapDisk(m *machine) { w.cloud.SwapDisk(w.instance(m)) }
+
 // SetImage implements worlds.World: a person overwrites what the group launches from.
 func (w *onAWS) SetImage() {
 	other, _ := w.cloud.Group(otherGroup)
@@ -72,6 +74,12 @@ func (w *onAWS) Resize(by int) {
 	w.excused = w.excused || by < 0
 	g, _ := w.cloud.Group(poolName)
 	w.call("autoscaling", "SetDesiredCapacity", "AutoScalingGroupName", poolName, "DesiredCapacity", strconv.Itoa(g.Desired+by))
+}
+
+// Size implements worlds.World.
+func (w *onAWS) Size() int {
+	g, _ := w.cloud.Group(poolName)
+	return g.Desired
 }
 
 // Exclude implements worlds.World: a person withdraws the newest good image by its tag.

@@ -40,8 +40,10 @@ type cloud interface {
 	startMachine(*machine)
 	deleteMachine(*machine)
 	replaceMachine(*machine)
+	swapDisk(*machine) // of one that is off
 	SetImage()
 	Resize(by int)
+	Size() int
 	Exclude()
 	Refuse()
 	Own()

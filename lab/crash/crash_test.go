@@ -83,7 +83,9 @@ func TestKept(t *testing.T) {
 // case has the name of another.
 func TestEveryCellHasACase(t *testing.T) {
 	count, names := map[Cell]int{}, map[string]bool{}
-	for _, c := range Enumerate(undisturbed(t)) {
+	cases := Enumerate(undisturbed(t))
+	everyRival(t, cases, false)
+	for _, c := range cases {
 		count[c.Cell]++
 		if names[c.Name] {
 			t.Errorf("two cases are named %s", c.Name)
@@ -93,6 +95,24 @@ func TestEveryCellHasACase(t *testing.T) {
 	for _, cell := range required(false, "") {
 		if count[cell] == 0 {
 			t.Errorf("cell %s, which wants %s, has no case", cell, cell.wants())
+		}
+	}
+}
+
+// everyRival: each rival of the dictionary acts in every row where it can matter.
+func everyRival(t *testing.T, cases []*Case, aws bool) {
+	t.Helper()
+	met := map[string]bool{}
+	for _, c := range cases {
+		if c.Strike.Rival != nil {
+			met[c.Cell.String()+" "+c.Strike.Rival.Name] = true
+		}
+	}
+	for _, r := range worlds.Rivals() {
+		for _, cell := range required(aws, "") {
+			if cell.work() == Update && cell.Column == r.Column && (r.Rows == nil || slices.Contains(r.Rows, cell.Row)) && !met[cell.String()+" "+r.Name] {
+				t.Errorf("cell %s has no case of %q", cell, r.Name)
+			}
 		}
 	}
 }

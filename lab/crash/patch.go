@@ -429,10 +429,11 @@ func (w *World) oust(node string) {
 	}
 }
 
-// ofImages are the rivals that meddle with images alone, of which a patch has none.
+// ofImages are the rivals that meddle with images, or with donors that are off: a patch has neither.
 var ofImages = []string{"a person changes the model's image", "a person takes the newest version out of latest", "a person deletes the snapshot",
 	"nothing can be deleted in the cloud", "a policy denies what makes an image", "the original script takes another donor",
-	"the original script has a snapshot of the donor", "the pool's recipe gets an owner"}
+	"the original script has a snapshot of the donor", "the pool's recipe gets an owner",
+	"the OS disk of a donor that is off is replaced"}
 
 // rivalsOfPatch are those that matter to a patch; what happens inside machines is its own.
 func rivalsOfPatch() []worlds.Rival {

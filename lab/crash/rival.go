@@ -166,6 +166,41 @@ func (w *World) EditNode(node string, edit func(*kamino.Node) bool) {
 	w.audit.Person(&w.state, node)
 }
 
+// PutBack implements worlds.World.
+func (w *World) PutBack(node string) {
+	w.gitOps.Store(true)
+	worlds.PutBack(w, node, func() bool { return !w.gitOps.Load() })
+}
+
+// SwapDisk implements worlds.World. What is on the new disk boots as a node of its own.
+func (w *World) SwapDisk(node string) {
+	w.on(node, func(m *machine) {
+		in, ok := w.fleet.Instance(m.id)
+		i := slices.IndexFunc(w.state.Nodes, func(n invariant.Node) bool { return n.Name == node })
+		off := in.PowerState == emulator.PowerStopped || in.PowerState == emulator.PowerDeallocated
+		switch {
+		case !ok || i < 0 || !off && w.state.Nodes[i].Annotations[kamino.AnnotationRun] == "":
+		case !off:
+			w.clock.virtual.AfterFunc(2*time.Second, func() { w.SwapDisk(node) })
+		default:
+			w.cloud.swapDisk(m)
+			w.writeDisk(m, func(files map[string]string) {
+				clear(files)
+				files[nodes.MachineIDFile] = "machine-id of another disk\n"
+				if w.shape.Patch {
+					sources(files)
+				}
+			})
+			w.changes.Lock()
+			w.moved = true
+			w.changes.Unlock()
+			w.refresh()
+		}
+	})
+}
+
+func (w *onAzure) swapDisk(m *machine) { w.cloud.SwapDisk(m.id) }
+
 // HoldPods implements worlds.World: there is one budget.
 func (w *World) HoldPods(string) { w.budgetAllows(0) }
 
@@ -300,6 +335,11 @@ func (w *onAzure) Resize(by int) {
 	w.arm(http.MethodPatch, id, map[string]any{"sku": map[string]any{"name": textAt(doc, "sku", "name"), "capacity": intAt(doc, "sku", "capacity") + by}}, nil)
 }
 
+// Size implements worlds.World.
+func (w *onAzure) Size() int {
+	return intAt(w.cloud.Document(w.scenario.PoolID(poolName)), "sku", "capacity")
+}
+
 // Reboot implements worlds.World.
 func (w *World) Reboot(node string) {
 	w.on(node, func(m *machine) {
@@ -429,6 +469,47 @@ func (w *World) DeleteLease() {
 	w.refresh()
 }
 
+const (
+	// mostOfAnnotations is what all of an object may have together
+	// (https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/).
+	mostOfAnnotations = 256 << 10
+	// filling is an annotation of others.
+	filling = "example.com/filling"
+)
+
+// FullLease implements worlds.World.
+func (w *World) FullLease(room int) {
+	w.fillLease(func(size int) any { return strings.Repeat("x", max(mostOfAnnotations-size-room, 0)) })
+}
+
+// fillLease writes the annotation of others on the leases, by the size of their annotations without
+// it; nil removes it.
+func (w *World) fillLease(content func(size int) any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	leases := w.station.admin.CoordinationV1().Leases(kamino.SystemNamespace)
+	list, err := leases.List(w.ctx, managed)
+	if err != nil {
+		w.check("list leases", err)
+		return
+	}
+	for _, l := range list.Items {
+		size := len(filling)
+		for key, value := range l.Annotations {
+			if key != filling {
+				size += len(key) + len(value)
+			}
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{filling: content(size)}}})
+		if err == nil {
+			_, err = leases.Patch(w.ctx, l.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+		w.check("write the annotation of others on the lease", err)
+	}
+	w.dirty.leases = true
+	w.refresh()
+}
+
 // backup is what the cluster held of Kamino before the first run.
 type backup struct {
 	leases []coordinationv1.Lease
@@ -531,6 +612,8 @@ func (w *World) After(d time.Duration, do func()) { w.clock.virtual.AfterFunc(d,
 func (w *World) mend() {
 	w.budgetAllows(1)
 	w.SlowWrites(0)
+	w.gitOps.Store(false)
+	w.fillLease(func(int) any { return nil })
 	w.allowed()
 	w.unforge()
 	w.reconcile()

@@ -98,6 +98,7 @@ type World struct {
 	trouble    error    // of the harness itself
 
 	slowWrites atomic.Int64 // how long each write of Kubernetes takes
+	gitOps     atomic.Bool  // it writes back what it has in its files
 
 	changes sync.Mutex
 	pending []string // instances that changed
