@@ -56,6 +56,9 @@ func (s *Server) run(c *call) reply {
 	if err := c.authorize(); err != nil {
 		return reply{err: err}
 	}
+	if err := c.sized(); err != nil {
+		return reply{err: err}
+	}
 	rep := handle(c)
 	if rep.err != nil {
 		return rep

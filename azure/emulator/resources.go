@@ -123,6 +123,9 @@ func writeTags(c *call) reply {
 			tags[name] = value
 		}
 	}
+	if err := checkTags(tags); err != nil {
+		return reply{err: err}
+	}
 	r.doc["tags"] = tags
 	if r.kind.name == scaleSets {
 		r.touch()

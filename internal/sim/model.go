@@ -187,6 +187,9 @@ func (s simProvider) writeVersion(ctx context.Context, method string, pool kamin
 			return fmt.Errorf("version %s: %w", name, kamino.ErrNotFound)
 		}
 		v, err := change(have.Artifact)
+		if err == nil {
+			err = refuseTags(v.Tags)
+		}
 		if err != nil {
 			return err
 		}
@@ -217,6 +220,9 @@ func (s simProvider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Art
 			if want, err = have.Retagged(a); err != nil {
 				return err
 			}
+		}
+		if err := refuseTags(want.Tags); err != nil {
+			return err
 		}
 		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.MarkVersion, Pool: string(pool.ID), Target: have.ID})
 		have.Tags = maps.Clone(want.Tags)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/invariant"
@@ -267,10 +268,28 @@ func (s simProvider) Create(ctx context.Context, pool kamino.Pool, want kamino.A
 		}
 		w.staleList = w.versions(pool.ID)
 		want.Tags = pool.Identify(want.Tags)
+		if err := refuseTags(want.Tags); err != nil {
+			return err
+		}
 		w.begin(key, pool.ID, want, f)
 		w.happened("%s creates %s %s", s.p.name, want.Kind, want.Name)
 		return nil
 	})
+}
+
+// refuseTags is a cloud's answer to tags that it does not take, by the smaller limits of Azure and
+// AWS (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources,
+// https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Tags.html).
+func refuseTags(tags map[string]string) error {
+	for name, value := range tags {
+		if utf8.RuneCountInString(name) > 128 || utf8.RuneCountInString(value) > 256 {
+			return fmt.Errorf("tag %s with %d characters is too long", name, utf8.RuneCountInString(value))
+		}
+	}
+	if len(tags) > 50 {
+		return fmt.Errorf("%d tags are too many", len(tags))
+	}
+	return nil
 }
 
 func (w *world) vanishing() bool { return w.now.Before(w.vanished) }
