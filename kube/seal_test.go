@@ -185,7 +185,7 @@ func TestSealChangedOrLimited(t *testing.T) {
 	}{
 		"quota":       {apierrors.NewForbidden(podsResource, "a", errors.New("exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0")), "kubectl get resourcequota -n kamino-system"},
 		"limit range": {apierrors.NewForbidden(podsResource, "a", errors.New("minimum cpu usage per Container is 100m, but request is 10m")), "kubectl get limitrange -n kamino-system"},
-		"environment": {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", field.ErrorList{field.Forbidden(nil, policy+"a seal pod has no other environment than the run's nonce and policies")}), "exclude namespace kamino-system"},
+		"environment": {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", field.ErrorList{field.Forbidden(nil, policy+"a seal pod has no other environment than the run's nonce and policies; this one has HTTPS_PROXY")}), "exclude namespace kamino-system"},
 		"sidecar":     {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", field.ErrorList{field.Forbidden(nil, policy+"a pod of kamino-system has one container")}), "exclude namespace kamino-system"},
 		"image":       {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", field.ErrorList{field.Forbidden(nil, policy+"image x may not seal disks: the ConfigMap kamino-system/kamino-seal-images does not name it")}), "kamino init --seal-image image"},
 		"no params":   {apierrors.NewForbidden(podsResource, "a", errors.New("policy 'kamino-seal-pods' with binding 'kamino-seal-pods' denied request: no params found for policy binding with `Deny` parameterNotFoundAction")), "restart each kube-apiserver"},
