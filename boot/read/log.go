@@ -65,11 +65,17 @@ var (
 	hostedLine  = &pattern{text: `^\S+ (?:kernel|[^\s\[:]+\[\d+\]): `}
 )
 
+// maxProse is how many lines without a stamp may stand before a log: a prompt, or what an issue says.
+const maxProse = 20
+
+// logTidy is a line as it was printed; a web page may have indented it.
+func logTidy(line string) string { return strings.TrimLeft(tidyLine(line), " \t") }
+
 // logForm finds how a log's first line with a stamp begins.
 func logForm(head string) (stampForm, bool) {
 	n := 0
 	for line := range strings.SplitSeq(head, "\n") {
-		if line = tidyLine(line); line == "" || logHeader.MatchString(line) {
+		if line = logTidy(line); line == "" || logHeader.MatchString(line) {
 			continue
 		}
 		for _, f := range stampForms {
@@ -77,7 +83,7 @@ func logForm(head string) (stampForm, bool) {
 				return f, true
 			}
 		}
-		if n++; n == 3 { // a prompt, or a line that was cut
+		if n++; n == maxProse {
 			break
 		}
 	}
@@ -89,7 +95,7 @@ func sniffLog(head []byte) bool {
 	if !ok || form.mono && consoleMark.Match(head) {
 		return false
 	}
-	return form.mono || form.name == "ctime" || bytesAny(head, " systemd[1]: ", " kernel: ", " systemd: ", " kubelet[")
+	return form.mono || form.name == "ctime" || bytesAny(head, " systemd[1]: ", " init.scope[1]: ", " kernel: ", " systemd: ", " kubelet[")
 }
 
 func bytesAny(head []byte, words ...string) bool {
@@ -132,7 +138,7 @@ func readLog(data []byte) (*boot.Capture, error) {
 	}
 	r := &textLog{form: form, boots: 1}
 	for line := range strings.SplitSeq(text, "\n") {
-		line = tidyLine(line)
+		line = logTidy(line)
 		if m := logBoot.Find(line); m != nil {
 			if r.seen {
 				r.begin()
@@ -162,6 +168,9 @@ func (r *textLog) line(part []string) {
 	l := logLine{at: at}
 	if !r.source(&l, part[len(part)-1]) {
 		return
+	}
+	if l.tag = strings.TrimSuffix(l.tag, ".service"); l.tag == "init.scope" { // journalctl -o with-unit
+		l.tag = "systemd"
 	}
 	if m := kernelStamp.Find(l.msg); m != nil && l.tag == "kernel" {
 		if t, err := stampForms[0].read(m[1:]); err == nil {

@@ -265,6 +265,7 @@ func TestReadLog(t *testing.T) {
 		"short-full":      func(n int) string { return at(n).Format("Mon 2006-01-02 15:04:05 UTC") },
 		"another zone":    func(n int) string { return at(n).Format("Mon 2006-01-02 15:04:05 CET") },
 		"short-unix":      func(n int) string { return fmt.Sprintf("%d.000000", at(n).Unix()) },
+		"with-unit":       func(n int) string { return at(n).Format("Mon 2006-01-02 15:04:05 MST") },
 		"short-monotonic": func(n int) string { return fmt.Sprintf("[%5d.%06d]", n, 0) },
 		"over New Year":   func(n int) string { return at(n - 13*86400 - 8*3600 - 5).Format("Jan 02 15:04:05") },
 	} {
@@ -273,7 +274,11 @@ func TestReadLog(t *testing.T) {
 			for _, n := range []int{99, 95, 91, 13, 12, 11, 10, 9, 6, 3, 2, 0} {
 				text = strings.ReplaceAll(text, fmt.Sprintf("STAMP%d ", n), stamp(n)+" ")
 			}
-			for _, text := range []string{text, "-- Logs begin at Mon 2026-01-12 08:00:00 UTC, end at Mon 2026-01-19 08:00:00 UTC. --\n" + text, packed(t, text)} {
+			if name == "with-unit" {
+				text = strings.NewReplacer("systemd[1]", "init.scope[1]", "kubelet[", "kubelet.service[", "containerd[", "containerd.service[", "networkd[", "networkd.service[").Replace(text)
+			}
+			indented := "My node is slow, and this is what it says:\n\n    $ journalctl\n    " + strings.ReplaceAll(text, "\n", "\n    ")
+			for _, text := range []string{text, indented, "-- Logs begin at Mon 2026-01-12 08:00:00 UTC, end at Mon 2026-01-19 08:00:00 UTC. --\n" + text, packed(t, text)} {
 				c := parse(t, []byte(text))
 				if m := c.Manager; m.InitRD != sec || m.Userspace != 15e5 || m.Finish != 95*sec || m.FromUserspace {
 					t.Errorf("manager is %+v", m)
@@ -362,6 +367,9 @@ func TestNamed(t *testing.T) {
 		"cloud-init boot":      {"-- Most Recent Boot Record --\n    Kernel Started at: 2026-01-14 08:00:00\n", "cloud-init analyze boot", "cloud-init analyze show"},
 		"not finished":         {"Bootup is not yet finished (org.freedesktop.systemd1.Manager.FinishTimestampMonotonic=0).\n", "has not finished", "systemctl list-jobs"},
 		"systemd-analyze dump": {"Manager: systemd 252\n-> Unit kubelet.service:\n\tDescription: x\n", "systemd-analyze dump", "systemctl show"},
+		"verbose":              {"Wed 2026-01-14 08:00:00.000000 UTC [s=1;i=2;b=3]\n    _BOOT_ID=0123456789abcdef0123456789abcdef\n    MESSAGE=x\n", "journalctl -o verbose", "journalctl -b -o export"},
+		"cat":                  {"Starting Wait for Network to be Configured...\nStarted OpenSSH server.\n", "messages of systemd without times", "journalctl -b -o export"},
+		"dot":                  {"digraph systemd {\n\t\"a\"->\"b\" [color=\"green\"];\n}\n", "systemd-analyze dot", "systemctl show"},
 		"systemctl status":     {"● kubelet.service - kubelet: The Kubernetes Node Agent\n   Loaded: loaded\n", "the text of systemctl", "systemctl show"},
 		"kubelet":              {"I0114 08:00:05.123456     600 server.go:1] x\n", "a log of kubelet", "journalctl -b -o export"},
 		"the kernel alone":     {"[    0.000000] Linux version 6.1.0\n[    1.000000] e1000: x\n", "no message of systemd", "journalctl -b -o export"},

@@ -55,8 +55,11 @@ func kinds() []kind {
 		{"cloud-init-output.log, which has what scripts printed and no times", has(`(?m)^Cloud-init v\. ?\S+ running '`), "give /var/log/cloud-init.log of the same node"},
 		{"the text of cloud-init analyze boot", has(`(?m)^-- Most Recent Boot Record --`), "print with: cloud-init analyze show, or give /var/log/cloud-init.log"},
 		{"systemd's answer that the boot has not finished", has(`(?m)^Bootup is not yet finished`), "wait until systemctl list-jobs is empty; then " + fullDump},
+		{"the text of journalctl -o verbose", has(`(?m)^ +_BOOT_ID=[0-9a-f]{32}$`), fullJournal},
+		{"the graph of systemd-analyze dot, which has no times", has(`\A\s*digraph systemd `), fullDump},
 		{"the text of systemd-analyze dump", has(`(?m)^-> Unit \S+:`), fullDump},
 		{"the text of systemctl, which has no monotonic times", has(`(?m)^\s*(?:UNIT +LOAD +ACTIVE +SUB|[●○×] \S+\.service - )`), fullDump},
+		{"messages of systemd without times", has(`(?m)^(?:Starting \S.*\.\.\.|Started \S.*\.|Reached target \S.*\.)$`), fullJournal},
 		{"a log of kubelet, which has no units", has(`\A\s*[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} `), fullJournal},
 	}
 }
