@@ -15,11 +15,8 @@ import (
 // formats have all.
 const shownConfigs = 5
 
-// printConfigs tells which generations the pool's nodes run, and which nodes refused one.
-func printConfigs(w io.Writer, p kamino.PoolStatus, wide bool) {
-	if len(p.Configs) == 0 {
-		return
-	}
+// ranConfigs tells which generations the pool's nodes run, and which are for a share of them.
+func ranConfigs(p kamino.PoolStatus) string {
 	run, wait := map[int64]int{}, map[int64]int{}
 	for _, c := range p.Configs {
 		run[c.Generation]++
@@ -38,7 +35,15 @@ func printConfigs(w io.Writer, p kamino.PoolStatus, wide bool) {
 	for _, generation := range newestFirst(wait) {
 		texts = append(texts, fmt.Sprintf("generation %d is not yet for %s", generation, boot.Count(wait[generation], "node")))
 	}
-	fmt.Fprintf(w, "Config:\t%s\n", strings.Join(texts, ", "))
+	return strings.Join(texts, ", ")
+}
+
+// printConfigs tells it, and which nodes refused one.
+func printConfigs(w io.Writer, p kamino.PoolStatus, wide bool) {
+	if len(p.Configs) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "Config:\t%s\n", ranConfigs(p))
 	failed, most := p.FailedConfigs(), shownConfigs
 	if wide {
 		most = len(failed)

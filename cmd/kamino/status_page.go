@@ -290,6 +290,9 @@ func facts(p kamino.PoolStatus) []pageFact {
 	for _, text := range nextRunTexts(p) {
 		f = append(f, pageFact{"Next run", text})
 	}
+	if len(p.Configs) > 0 {
+		f = append(f, pageFact{"NodeConfig", ranConfigs(p)})
+	}
 	if p.Behind != nil {
 		f = append(f, pageFact{"Behind the best running node", p.Behind.String()})
 	}
