@@ -146,14 +146,10 @@ func (m *Machine) again(ctx context.Context) error {
 }
 
 func (m *Machine) takeBack(ctx context.Context) error {
-	files, err := nodeconfig.Former(m.Disk)
+	made, err := nodeconfig.Restore(m.Disk)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	made, err := nodeconfig.Write(m.Disk, files)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,13 @@ type former struct {
 	Mode fs.FileMode `json:"mode,omitempty"`
 	Was  bool        `json:"was"`
 	Unit string      `json:"unit,omitempty"`
+	// Changed says that a trial made the file another: its unit has read that.
+	Changed bool `json:"changed,omitempty"`
+}
+
+// differs reports whether a file is another than the former one.
+func (f former) differs(now File) bool {
+	return f.Was != (now.Data != nil) || string(f.Data) != string(now.Data)
 }
 
 // KeepFormer keeps what stands now at the paths of files. A path that is kept already, because an
@@ -33,7 +40,8 @@ func KeepFormer(d *disk.Disk, files []File) error {
 		return err
 	}
 	for _, f := range files {
-		if slices.ContainsFunc(all, func(kept former) bool { return kept.Path == f.Path }) {
+		if i := slices.IndexFunc(all, func(kept former) bool { return kept.Path == f.Path }); i >= 0 {
+			all[i].Changed = all[i].Changed || all[i].differs(f)
 			continue
 		}
 		was := former{Path: f.Path, Unit: f.Unit}
@@ -43,6 +51,7 @@ func KeepFormer(d *disk.Disk, files []File) error {
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("keep former configuration: %w", err)
 		}
+		was.Changed = was.differs(f)
 		all = append(all, was)
 	}
 	text, err := json.Marshal(all)
@@ -52,22 +61,30 @@ func KeepFormer(d *disk.Disk, files []File) error {
 	return d.WriteFile(FormerPath, text, 0o600)
 }
 
-// Former returns the files of the former generation. The error is fs.ErrNotExist where no
-// generation is on trial.
-func Former(d *disk.Disk) ([]File, error) {
+// Restore writes the files of the former generation. The units are those that may have read others,
+// also where an earlier attempt was interrupted between the files and the restarts. The error is
+// fs.ErrNotExist where no generation is on trial.
+func Restore(d *disk.Disk) (Changes, error) {
 	all, err := readFormer(d)
 	if err != nil {
-		return nil, err
+		return Changes{}, err
 	}
 	var files []File
+	changed := map[string]bool{"kubelet.service": true}
 	for _, f := range all {
 		file := File{Path: f.Path, Mode: f.Mode, Unit: f.Unit}
 		if f.Was {
 			file.Data = append([]byte{}, f.Data...)
 		}
 		files = append(files, file)
+		changed[f.Unit] = changed[f.Unit] || f.Changed
 	}
-	return files, nil
+	made, err := Write(d, files)
+	for _, u := range made.Units {
+		changed[u] = true
+	}
+	made.Units = inOrder(changed)
+	return made, err
 }
 
 // DropFormer ends the trial.

@@ -98,11 +98,16 @@ func Write(d *disk.Disk, files []File) (Changes, error) {
 		}
 		made.Reload = made.Reload || f.Path == DropInPath || f.Path == CanaryPath
 	}
-	// containerd first: kubelet talks to it.
+	made.Units = inOrder(changed)
+	return made, nil
+}
+
+// inOrder are the units to be restarted: containerd first, as kubelet talks to it.
+func inOrder(changed map[string]bool) (units []string) {
 	for _, u := range []string{"containerd.service", "kubelet.service"} {
 		if changed[u] {
-			made.Units = append(made.Units, u)
+			units = append(units, u)
 		}
 	}
-	return made, nil
+	return units
 }

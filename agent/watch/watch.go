@@ -284,21 +284,12 @@ func (w *Watcher) comeBack(ctx context.Context) {
 
 // Recover restores the former files of a generation that is on trial, and restarts what reads them.
 func (w *Watcher) Recover(ctx context.Context) error {
-	files, err := nodeconfig.Former(w.Disk)
+	made, err := nodeconfig.Restore(w.Disk)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
-	}
-	made, err := nodeconfig.Write(w.Disk, files)
-	if err != nil {
-		return err
-	}
-	// kubelet always: an earlier attempt to go back may have been interrupted between the files and
-	// the restart.
-	if !slices.Contains(made.Units, "kubelet.service") {
-		made.Units = append(made.Units, "kubelet.service")
 	}
 	if err := w.restart(ctx, made.Units); err != nil {
 		return err

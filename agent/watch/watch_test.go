@@ -337,6 +337,28 @@ func TestNotRestored(t *testing.T) {
 	}
 }
 
+// TestRuntimeNotRestored: containerd did not restart with its former file. The next attempt
+// restarts it again, although the file is back already.
+func TestRuntimeNotRestored(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, ""))
+	replies := filepath.Join(t.TempDir(), "replies")
+	b.w.Host = host.Recorder{Log: b.commands, Replies: replies}
+	if err := os.WriteFile(replies, []byte("systemctl restart containerd\t1\tno\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.userData = doc(2, "") + "containerd: {config: 'version = 2'}\n"
+	if s := b.once(); s.Status != "Broken" || b.w.Disk.Exists(nodeconfig.RuntimePath) || !b.w.Disk.Exists(nodeconfig.FormerPath) {
+		t.Errorf("%+v", s)
+	}
+	if err := errors.Join(os.Remove(replies), os.WriteFile(replies, nil, 0o600), os.Remove(b.commands)); err != nil {
+		t.Fatal(err)
+	}
+	if b.once(); b.ran() != "daemon-reload restart containerd.service restart kubelet.service" || b.w.Disk.Exists(nodeconfig.FormerPath) {
+		t.Errorf("ran %q", b.ran())
+	}
+}
+
 // TestEndless: however a trial is interrupted, a document is not tried without end.
 func TestEndless(t *testing.T) {
 	b := newBench(t)
