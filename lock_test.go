@@ -3,6 +3,7 @@ package kamino
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 )
@@ -191,5 +192,19 @@ func TestWallClockMeasures(t *testing.T) {
 	}
 	if date := e.date(); date != date.Round(0) || date.Location() != time.UTC {
 		t.Errorf("%s is written down", date)
+	}
+}
+
+// TestLostTo: who lost its lease is told who has it, where anybody does, and what to type.
+func TestLostTo(t *testing.T) {
+	for want, cur := range map[string]Lease{
+		"the lease is free now":                        {},
+		"run r2, process host/1, holds the lease now":  {Holder: "r2", Process: "host/1"},
+		"run r2, process unknown, holds the lease now": {Holder: "r2"},
+	} {
+		h := &leaseHolder{}
+		if err := h.lostTo(cur); !errors.Is(err, ErrLeaseLost) || !strings.HasSuffix(err.Error(), ": "+want) || !strings.Contains(Hint(err), "kamino restore") || h.lost == nil {
+			t.Errorf("%v; hint %q; want %q", err, Hint(err), want)
+		}
 	}
 }
