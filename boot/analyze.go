@@ -33,7 +33,8 @@ type Analysis struct {
 	// contradict each other.
 	Findings []string `json:"findings,omitempty"`
 
-	asked bool // for the goal, by name
+	asked   bool // for the goal, by name
+	ordered bool // the record has ordering edges
 }
 
 // Blame is a unit and the time it took to start, the first time in this boot; or a task, which ran
@@ -63,7 +64,7 @@ type Options struct {
 func Analyze(c *Capture, o Options) (*Analysis, error) {
 	x := newIndex(c)
 	c = x.c
-	a := &Analysis{Host: c.Host, Since: x.since, Zero: c.Manager.Userspace, Finished: c.Manager.Finish > 0, Parked: x.pauses, asked: o.Unit != ""}
+	a := &Analysis{Host: c.Host, Since: x.since, Zero: c.Manager.Userspace, Finished: c.Manager.Finish > 0, Parked: x.pauses, asked: o.Unit != "", ordered: x.ordered}
 	for _, p := range x.pauses {
 		a.ParkedFor += p.To - p.From
 	}

@@ -293,14 +293,14 @@ func (a *Analysis) verdict() []string {
 	} else {
 		out = append(out, fmt.Sprintf("%s %s %s, of which the machine was parked %s: %s net.", what, a.GoalAt.At, a.After(), a.GoalAt.At-a.GoalAt.Net, a.GoalAt.Net))
 	}
-	if n := min(3, len(a.Costs)); n > 0 && len(a.Segments) > 1 {
+	if n := min(3, len(a.Costs)); n > 0 && (len(a.Chain.Next) > 0 || len(a.Segments) > 1) {
 		var parts []string
 		for _, c := range a.Costs[:n] {
 			parts = append(parts, c.String())
 		}
 		out = append(out, "Most expensive on the way: "+strings.Join(parts, "; ")+".")
 	}
-	if a.Chain == nil || len(a.Chain.Next) == 0 {
+	if !a.ordered {
 		out = append(out, a.longest()...)
 	}
 	if len(a.Remedies) > 0 {

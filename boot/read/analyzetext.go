@@ -19,8 +19,9 @@ const (
 
 var (
 	terminal    = &pattern{text: `\x1b\[[0-9;]*[A-Za-z]`}
-	chainBranch = &pattern{text: "^([ │|]*)(?:└─|├─|`-|\\|-)(" + unitText + `|\.\.\.)(?: @(` + spanText + `))?(?: \+(` + spanText + `))?$`}
-	chainRoot   = &pattern{text: `^ *(` + unitText + `)(?: @(` + spanText + `))?(?: \+(` + spanText + `))?$`}
+	chainBranch = &pattern{text: "^([ │|]*)(?:└─|├─|`-|\\|-) ?(" + unitText + `|\.\.\.)(?: @(` + spanText + `))?(?: \+(` + spanText + `))?(?: +[^ @+].*)?$`}
+	chainCut    = &pattern{text: "^[ │|]*(?:└─|├─|`-|\\|-)"} // a pager cut the line
+	chainRoot   = &pattern{text: `^ *(` + unitText + `)(?: @(` + spanText + `)(?: \+(` + spanText + `))?(?: +[^ @+].*)?| \+(` + spanText + `))?$`}
 	blameRow    = &pattern{text: `^ *(` + spanText + `) (` + unitText + `)$`}
 	finishedRow = &pattern{text: `^Startup finished in (` + spanText + ` \([a-z]+\)|` + spanText + `)`}
 	phaseText   = &pattern{text: `(` + spanText + `) \((firmware|loader|kernel|initrd|userspace)\)`}
@@ -97,9 +98,12 @@ func (r *analyzeText) line(line string) error {
 	if m := chainBranch.Find(line); m != nil {
 		return r.branch(root, utf8.RuneCountInString(m[1]), m[2], m[3], m[4])
 	}
+	if chainCut.MatchString(line) { // what is below belongs to what is above
+		return r.first(root)
+	}
 	r.path = nil
 	if m := chainRoot.Find(line); m != nil {
-		r.root = m[1:]
+		r.root = []string{m[1], m[2], m[3] + m[4]}
 		return nil
 	}
 	if m := blameRow.Find(line); m != nil {
@@ -122,15 +126,21 @@ func (r *analyzeText) line(line string) error {
 	return nil
 }
 
+// first takes the line before a tree, where it is one of a unit.
+func (r *analyzeText) first(root []string) error {
+	if root == nil {
+		return nil
+	}
+	i, err := r.add(root[0], root[1], root[2])
+	r.path = []branch{{-1, i}}
+	return err
+}
+
 // branch takes a line of the tree.
 func (r *analyzeText) branch(root []string, column int, name, at, took string) error {
 	r.sources["critical-chain"] = true
-	if root != nil {
-		i, err := r.add(root[0], root[1], root[2])
-		if err != nil {
-			return err
-		}
-		r.path = []branch{{-1, i}}
+	if err := r.first(root); err != nil {
+		return err
 	}
 	for len(r.path) > 0 && r.path[len(r.path)-1].column >= column {
 		r.path = r.path[:len(r.path)-1]

@@ -64,6 +64,7 @@ func readCloudInitLog(data []byte) (*boot.Capture, error) {
 	for line := range bytes.SplitSeq(data, []byte("\n")) {
 		r.line(string(line))
 	}
+	r.end()
 	if len(r.events) == 0 && len(r.anchors) == 0 {
 		return nil, errors.New("no stage and no event in it; is it /var/log/cloud-init.log?")
 	}
@@ -97,6 +98,17 @@ type cloudLog struct {
 	date   time.Time
 	ahead  time.Duration
 	coarse bool
+	// last is the latest line's time, and finishes tells whether cloud-init says when a stage ends:
+	// 0.7.5 does not.
+	last     boot.Micros
+	finishes bool
+}
+
+// end closes the stage that runs, with the latest line, where the log does not say when stages end.
+func (r *cloudLog) end() {
+	if n := len(r.events); n > 0 && !r.finishes && r.events[n-1].start {
+		r.events = append(r.events, cloudEvent{name: r.events[n-1].name, at: r.last})
+	}
 }
 
 // cloudAnchor says that from the wall clock time on, monotonic time is wall clock minus offset.
@@ -110,11 +122,16 @@ func (r *cloudLog) line(line string) {
 	banner := cloudBanner.FindStringSubmatch(line)
 	if banner != nil {
 		r.calendar(stamp, banner[3])
+		r.end()
+	}
+	if !r.date.IsZero() && r.coarse != (stamp[1] == "") { // what a script printed
+		return
 	}
 	at, ok := r.time(stamp)
 	if !ok {
 		return
 	}
+	r.last = at
 	if r.waiting {
 		r.waiting = false
 		r.events = append(r.events, cloudEvent{name: "azure-ds/wait-for-media-disconnect-connect", at: at})
@@ -124,6 +141,7 @@ func (r *cloudLog) line(line string) {
 		return
 	}
 	if m := cloudReport.FindStringSubmatch(line); m != nil {
+		r.finishes = r.finishes || m[1] == "finish"
 		r.events = append(r.events, cloudEvent{name: m[2], result: m[3], start: m[1] == "start", at: at})
 		return
 	}
@@ -177,7 +195,7 @@ func (r *cloudLog) calendar(stamp []string, text string) {
 	if err != nil || !credibleTime(date) {
 		return
 	}
-	r.date, r.ahead = date.UTC(), 0
+	r.date, r.ahead, r.coarse = date.UTC(), 0, stamp[1] == ""
 	at, ok := r.time(stamp)
 	if !ok {
 		return
@@ -199,7 +217,6 @@ func (r *cloudLog) time(stamp []string) (boot.Micros, bool) {
 		if r.date.IsZero() {
 			return 0, false
 		}
-		r.coarse = true
 		t, err = time.Parse("Jan _2 15:04:05", stamp[4])
 		t = nearYear(t, r.date)
 	}

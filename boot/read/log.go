@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -137,7 +138,13 @@ func readLog(data []byte) (*boot.Capture, error) {
 		return nil, fmt.Errorf("%w: no line with a time at its beginning", ErrUnknownFormat)
 	}
 	r := &textLog{form: form, boots: 1}
-	for line := range strings.SplitSeq(text, "\n") {
+	lines := strings.SplitSeq(text, "\n")
+	if form.newestFirst(text[:min(len(text), sniffed)]) {
+		reversed := strings.Split(text, "\n")
+		slices.Reverse(reversed)
+		lines = slices.Values(reversed)
+	}
+	for line := range lines {
 		line = logTidy(line)
 		if m := logBoot.Find(line); m != nil {
 			if r.seen {
@@ -151,6 +158,27 @@ func readLog(data []byte) (*boot.Capture, error) {
 		}
 	}
 	return r.capture()
+}
+
+// newestFirst tells whether a log's times mostly go back, as journalctl -r prints it.
+func (f stampForm) newestFirst(head string) bool {
+	var last time.Time
+	back := 0
+	for line := range strings.SplitSeq(head, "\n") {
+		m := f.pattern.Find(logTidy(line))
+		if m == nil {
+			continue
+		}
+		t, err := f.read(m[1:])
+		if err != nil {
+			continue
+		}
+		if !last.IsZero() {
+			back += last.Compare(t)
+		}
+		last = t
+	}
+	return back > 0
 }
 
 // begin forgets an older boot.

@@ -443,6 +443,25 @@ Dec 31 %02[1]d:59:55 HOSTcloud-init[2480]: handlers.py[DEBUG]: start: modules-fi
 	}
 }
 
+// TestReadCloudInitOld: cloud-init 0.7.5 does not say when a stage ends; its last line does.
+func TestReadCloudInitOld(t *testing.T) {
+	c := parse(t, []byte(`2022-07-21 08:52:28,000 - util.py[DEBUG]: Cloud-init v. 0.7.5 running 'init-local' at Thu, 21 Jul 2022 08:52:28 +0000. Up 7.00 seconds.
+2022-07-21 08:52:29,500 - util.py[DEBUG]: Read 12 bytes from /proc/uptime
+Jul 21 08:00:00 this is what a script printed
+2022-07-21 08:52:31,000 - util.py[DEBUG]: Cloud-init v. 0.7.5 running 'modules:final' at Thu, 21 Jul 2022 08:52:31 +0000. Up 10.00 seconds.
+2022-07-21 08:52:51,000 - util.py[DEBUG]: cloud-init mode 'modules' took 20.000 seconds
+`))
+	want := map[string][2]boot.Micros{"init-local": {7 * sec, 85e5}, "modules-final": {10 * sec, 30 * sec}}
+	for _, s := range c.Spans {
+		if w := want[s.Name]; s.Start != w[0] || s.End != w[1] {
+			t.Errorf("%s is %s to %s, want %v", s.Name, s.Start, s.End, w)
+		}
+	}
+	if len(c.Spans) != 2 || len(c.Notes) > 0 {
+		t.Errorf("spans are %+v, notes %q", c.Spans, c.Notes)
+	}
+}
+
 // TestReadCloudInitLocalTime: old versions wrote local time; the banner is in UTC.
 func TestReadCloudInitLocalTime(t *testing.T) {
 	c := parse(t, []byte("2022-07-21 10:52:28,000 - util.py[DEBUG]: Cloud-init v. 0.7.5 running 'init-local' at Thu, 21 Jul 2022 08:52:28 +0000. Up 7.20 seconds.\n"+

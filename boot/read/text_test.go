@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -62,6 +63,7 @@ func TestReadCriticalChain(t *testing.T) {
 			"from Windows":     func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") },
 			"from a web page":  func(s string) string { return strings.ReplaceAll(s, "  ", "\u00a0 ") },
 			"from a terminal":  func(s string) string { return strings.ReplaceAll(s, "└─", "└─\x1b[0;1;31m") },
+			"with a remark":    func(s string) string { return strings.ReplaceAll(s, "s\n", "s  ← here\n") },
 			"without UTF-8":    func(s string) string { return strings.ReplaceAll(s, "└─", "`-") },
 			"without its head": func(s string) string { _, rest, _ := strings.Cut(s, "\n\n"); return rest },
 			"packed":           func(s string) string { return packed(t, s) },
@@ -140,6 +142,10 @@ func TestReadAnalyzeText(t *testing.T) {
 		if got := strings.Join(branches.Unit(unit).After, " "); got != after {
 			t.Errorf("%s is after %q, want %q", unit, got, after)
 		}
+	}
+	cut := parse(t, []byte("a.target @9s\n└─dev-disk-by\\x2duu>\n  └─b.service @1s +7s\n"))
+	if got := strings.Join(cut.Unit("a.target").After, " "); got != "b.service" {
+		t.Errorf("below a line that a pager cut: a.target is after %q", got)
 	}
 	old := parse(t, []byte("a.target @9s\n└─b.mount @584542y 2w 2d 20h 1min 48.551s +36ms\n"))
 	if u := old.Unit("b.mount"); u.Activating != 1 {
@@ -278,7 +284,9 @@ func TestReadLog(t *testing.T) {
 				text = strings.NewReplacer("systemd[1]", "init.scope[1]", "kubelet[", "kubelet.service[", "containerd[", "containerd.service[", "networkd[", "networkd.service[").Replace(text)
 			}
 			indented := "My node is slow, and this is what it says:\n\n    $ journalctl\n    " + strings.ReplaceAll(text, "\n", "\n    ")
-			for _, text := range []string{text, indented, "-- Logs begin at Mon 2026-01-12 08:00:00 UTC, end at Mon 2026-01-19 08:00:00 UTC. --\n" + text, packed(t, text)} {
+			lines := strings.SplitAfter(text, "\n")
+			slices.Reverse(lines)
+			for _, text := range []string{text, indented, strings.Join(lines, ""), "-- Logs begin at Mon 2026-01-12 08:00:00 UTC, end at Mon 2026-01-19 08:00:00 UTC. --\n" + text, packed(t, text)} {
 				c := parse(t, []byte(text))
 				if m := c.Manager; m.InitRD != sec || m.Userspace != 15e5 || m.Finish != 95*sec || m.FromUserspace {
 					t.Errorf("manager is %+v", m)
