@@ -344,7 +344,7 @@ func (r *Run) lookHold(ctx context.Context) (Next, error) {
 // recount is longer than cluster-autoscaler remembers the size of a group: for one minute it adds
 // to what it knew, and sets the sum (refreshInterval in
 // cluster-autoscaler/cloudprovider/aws/aws_manager.go of k8s.io/autoscaler). For the first evicted
-// pod it would undo that the pool is one smaller.
+// pod it would undo that the pool is one smaller. Where Options.Settle is 0, no autoscaler runs.
 const recount = 70 * time.Second
 
 // lookCounted waits until an autoscaler knows that the donor is out of service, before any pod is
@@ -354,7 +354,7 @@ func (r *Run) lookCounted(mark *Mark) Next {
 	if r.empty.held.IsZero() {
 		r.empty.held = now
 	}
-	if waited := now.Sub(r.empty.held); !mark.Sealing && waited < recount {
+	if waited := now.Sub(r.empty.held); r.opts.Settle > 0 && !mark.Sealing && waited < recount {
 		return waitFor("cluster-autoscaler to read the pool's new size", recount-waited)
 	}
 	return done("out of service")

@@ -61,8 +61,8 @@ type Options struct {
 	// back is of who takes a version back or names one: a next image that another pool shares
 	// has to be mended in both.
 	back bool
-	// Settle is how long cluster-autoscaler is given to see the protection; two
-	// of its scan intervals (10 s by default).
+	// Settle is how long cluster-autoscaler is given to see the protection: two of its scan
+	// intervals. 0 means that no cluster-autoscaler runs: no wait is for its sake then.
 	Settle time.Duration
 }
 

@@ -119,7 +119,7 @@ its disk the pool's image, and autoscaling replaces the other nodes over time.`,
 	f.Var(&c.drainTimeout, "drain-timeout", "time limit for the whole drain; 0 means nine grace periods")
 	f.BoolVar(&c.opts.Force, "force", false, "delete pods that have no controller and, once the drain times out, pods protected by a PodDisruptionBudget")
 	f.BoolVar(&c.opts.AllowSpot, "allow-spot", false, "allow a spot instance")
-	f.Var(&c.autoscale, "autoscaler-settle", "time for cluster-autoscaler to notice the node's protection")
+	f.Var(&c.autoscale, "autoscaler-settle", "time for cluster-autoscaler to notice the node's protection; 0 where no cluster-autoscaler runs")
 	f.StringVar(&c.maxAway, "max-unavailable-pools", "1", "maximum number of donors away in the cluster at the same time, or all")
 	f.IntVar(&c.opts.MaxNotReady, "max-not-ready", c.opts.MaxNotReady, "take no node while more than this many other nodes are NotReady")
 	a.addPoll(f)
