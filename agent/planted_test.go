@@ -39,20 +39,19 @@ const (
 	fateMissed  = "missed"  // it is in the image
 )
 
-// plantedSets are the files of testdata/planted, with how many must not be missed: in the report
-// configuration, and with a policy that refuses the unknown. The review's is every second row of a
-// table whose other half nobody here has seen; own was written down before the rules and patterns;
-// eks are
-// what EKS's images and the agents on them leave, of which none may be missed;
-// forms are those in which somebody who tried to get secrets past the scan wrote them, to files
-// that nothing else gives away.
+// plantedSets are the files of testdata/planted, with how many must not be missed. The review's is
+// every second row of a table whose other half nobody here has seen; own was written down before the
+// rules and patterns; eks are what EKS's images and the agents on them leave; forms are those in
+// which somebody who tried to get secrets past the scan wrote them, to files that nothing else gives
+// away.
 var plantedSets = []struct {
-	name           string
-	report, refuse int
-}{{"review", 114, 122}, {"own", 190, 205}, {"forms", 38, 41}, {"eks", 89, 89}}
+	name  string
+	least int
+}{{"review", 122}, {"own", 205}, {"forms", 41}, {"eks", 89}}
 
-// TestPlanted plants the kinds of one base tree together, and asks the plan and the scan about
-// each: cheap enough for every run of the tests. TestPlantedEach seals once for each kind.
+// TestPlanted plants the kinds of one base tree together, and asks the plan, the scan and the
+// inventory about each: cheap enough for every run of the tests. TestPlantedEach seals once for each
+// kind.
 func TestPlanted(t *testing.T) {
 	for _, set := range plantedSets {
 		t.Run(set.name, func(t *testing.T) {
@@ -61,7 +60,7 @@ func TestPlanted(t *testing.T) {
 			for _, base := range []string{"debian12-kubeadm", "ubuntu2204-aks", "al2023-eks", "ubuntu2404-eks"} {
 				judgePlanted(t, base, kinds, fates)
 			}
-			tally(t, "report, together", set.name, kinds, fates, set.report)
+			tally(t, "together", set.name, kinds, fates, set.least)
 		})
 	}
 }
@@ -89,42 +88,32 @@ func TestPlantedElsewhere(t *testing.T) {
 					t.Errorf("/%s (%s) is %s on %s, and missed on %s", k.Path, k.Kind, home[i], k.Base, base)
 				}
 			}
-			tally(t, "report, on "+base, set.name, moved, fates, set.report)
+			tally(t, "on "+base, set.name, moved, fates, set.least)
 		}
 	}
 }
 
-// TestPlantedEach is `make seal-planted`: each kind by itself, planted and sealed, without a policy
-// and with one.
+// TestPlantedEach is `make seal-planted`: each kind by itself, planted and sealed without a policy.
 func TestPlantedEach(t *testing.T) {
 	if os.Getenv("KAMINO_PLANTED") == "" {
-		t.Skip("seals 930 trees: make seal-planted")
+		t.Skip("seals 464 trees: make seal-planted")
 	}
 	for _, set := range plantedSets {
-		for _, config := range []struct {
-			name  string
-			least int
-		}{{"report", set.report}, {"refuse", set.refuse}} {
-			t.Run(set.name+"/"+config.name, func(t *testing.T) {
-				kinds := readKinds(t, set.name)
-				fates := make([]string, len(kinds))
-				var running sync.WaitGroup
-				slots := make(chan struct{}, 4)
-				for i, k := range kinds {
-					policy := ""
-					if config.name == "refuse" {
-						policy = policyOf(t, k.Base)
-					}
-					running.Go(func() {
-						slots <- struct{}{}
-						defer func() { <-slots }()
-						fates[i] = sealPlanted(t, k, policy)
-					})
-				}
-				running.Wait()
-				tally(t, config.name, set.name, kinds, fates, config.least)
-			})
-		}
+		t.Run(set.name, func(t *testing.T) {
+			kinds := readKinds(t, set.name)
+			fates := make([]string, len(kinds))
+			var running sync.WaitGroup
+			slots := make(chan struct{}, 4)
+			for i, k := range kinds {
+				running.Go(func() {
+					slots <- struct{}{}
+					defer func() { <-slots }()
+					fates[i] = sealPlanted(t, k)
+				})
+			}
+			running.Wait()
+			tally(t, "each", set.name, kinds, fates, set.least)
+		})
 	}
 }
 
@@ -135,17 +124,16 @@ func TestPlantedDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, total := strings.Join(strings.Fields(string(page)), " "), 0
-	var report, refuse []any
+	var least []any
 	for _, set := range plantedSets {
 		n := len(readKinds(t, set.name))
 		total += n
-		report, refuse = append(report, set.report), append(refuse, set.refuse)
+		least = append(least, set.least)
 		if want := fmt.Sprintf("%d ", n); !strings.Contains(text, want) {
 			t.Errorf("the %d kinds of %s are not among the documentation's", n, set.name)
 		}
 	}
-	for _, want := range []string{fmt.Sprintf("each of %d kinds", total), fmt.Sprintf("without a policy stops %d, %d, %d and %d of them at least", report...),
-		fmt.Sprintf("one with a policy %d, %d, %d and %d.", refuse...)} {
+	for _, want := range []string{fmt.Sprintf("each of %d kinds", total), fmt.Sprintf("a seal stops %d, %d, %d and %d of them at least", least...)} {
 		if !strings.Contains(text, want) {
 			t.Errorf("docs/agent.md does not say %q", want)
 		}
@@ -185,6 +173,12 @@ func judgePlanted(t *testing.T, base string, kinds []kind, fates []string) {
 	ask(t, &plan, "seal", "--root", root, "--dry-run", "-o", "json")
 	var r scan.Result
 	ask(t, &r, "verify", "--root", root, "-o", "json")
+	var inventory struct {
+		Unknown []struct {
+			Path string `json:"path"`
+		} `json:"unknown"`
+	}
+	ask(t, &inventory, "verify", "--inventory", "--root", root, "-o", "json")
 	for i, k := range kinds {
 		if k.Base != base {
 			continue
@@ -193,6 +187,11 @@ func judgePlanted(t *testing.T, base string, kinds []kind, fates []string) {
 		fates[i] = fateMissed
 		for _, f := range r.Findings {
 			if disk.Under(name, f.Path) {
+				fates[i] = fateRefused
+			}
+		}
+		for _, f := range inventory.Unknown {
+			if f.Path == name {
 				fates[i] = fateRefused
 			}
 		}
@@ -216,46 +215,20 @@ func ask(t *testing.T, into any, args ...string) {
 	}
 }
 
-// policyOf writes a policy that allows what is on a base tree, once for each.
-func policyOf(t *testing.T, base string) string {
-	t.Helper()
-	name := filepath.Join(os.TempDir(), "kamino-planted-"+base+".yaml")
-	policies.Lock()
-	defer policies.Unlock()
-	if policies.done[base] {
-		return name
-	}
-	root := filepath.Join(inMemory(t), "root")
-	copyTree(t, filepath.Join("testdata/bases", base), root)
-	var b bytes.Buffer
-	if code := agent.Main(t.Context(), append([]string{"verify", "--root", root, "--inventory", "--write-allow", name, "--imds", "http://127.0.0.1:1"}, joinOf(root)...), &b, &b); code != 0 {
-		t.Fatalf("inventory of %s: exit code %d\n%s", base, code, b.String())
-	}
-	policies.done[base] = true
-	return name
-}
-
-var policies = struct {
-	sync.Mutex
-	done map[string]bool
-}{done: map[string]bool{}}
-
-// TestUnplanted: the trees as they are seal without a finding, without a policy and with one.
+// TestUnplanted: the trees as they are seal without a finding.
 func TestUnplanted(t *testing.T) {
 	bases, err := filepath.Glob("testdata/bases/*")
 	if err != nil || len(bases) < 4 {
 		t.Fatalf("%d base trees, %v", len(bases), err)
 	}
 	for _, base := range bases {
-		for config, policy := range map[string]string{"report": "", "refuse": policyOf(t, filepath.Base(base))} {
-			root := filepath.Join(inMemory(t), "root")
-			copyTree(t, base, root)
-			code, out := sealTree(t, root, policy)
-			if code != 0 {
-				t.Errorf("%s, %s: exit code %d\n%s", filepath.Base(base), config, code, out)
-			}
-			fmt.Printf("UNPLANTED %s %s: exit code %d\n", config, filepath.Base(base), code)
+		root := filepath.Join(inMemory(t), "root")
+		copyTree(t, base, root)
+		code, out := sealTree(t, root)
+		if code != 0 {
+			t.Errorf("%s: exit code %d\n%s", filepath.Base(base), code, out)
 		}
+		fmt.Printf("UNPLANTED %s: exit code %d\n", filepath.Base(base), code)
 	}
 }
 
@@ -300,12 +273,12 @@ func plantKind(t *testing.T, root string, k kind, named *strings.Replacer) (name
 	return name, content
 }
 
-func sealPlanted(t *testing.T, k kind, policy string) string {
+func sealPlanted(t *testing.T, k kind) string {
 	root := filepath.Join(inMemory(t), "root")
 	copyTree(t, filepath.Join("testdata/bases", k.Base), root)
 	name, content := plantKind(t, root, k, ownNames(t, root))
 	defer os.RemoveAll(filepath.Dir(root))
-	code, out := sealTree(t, root, policy)
+	code, out := sealTree(t, root)
 	left, err := os.ReadFile(filepath.Join(root, name))
 	switch {
 	case code != 0 && names(out, name):
@@ -343,13 +316,10 @@ func joinOf(root string) []string {
 }
 
 // sealTree seals as the seal pod does, without the running system's parts.
-func sealTree(t *testing.T, root, policy string) (code int, out string) {
+func sealTree(t *testing.T, root string) (code int, out string) {
 	var b bytes.Buffer
 	args := []string{"seal", "--root", root, "--run", "planted", "--no-install", "--free-space", "none", "--imds", "http://127.0.0.1:1"}
 	args = append(args, joinOf(root)...)
-	if policy != "" {
-		args = append(args, "--policy", policy)
-	}
 	code = agent.Main(t.Context(), args, &b, &b)
 	return code, b.String()
 }

@@ -31,7 +31,9 @@ func TestDryRunAndSeal(t *testing.T) {
 		return root
 	}
 	policy := filepath.Join(top, "policy.yaml")
-	if out, code := agentRun(t, "verify", "--inventory", "--root", fresh("list"), "--write-allow", policy); code != 0 {
+	list := fresh("list")
+	writeFile(t, filepath.Join(list, "opt/newagent/registration"), "c0ffee\n")
+	if out, code := agentRun(t, "verify", "--inventory", "--root", list, "--write-allow", policy); code != 0 {
 		t.Fatal(out)
 	}
 	for name, c := range map[string]struct {
@@ -41,11 +43,10 @@ func TestDryRunAndSeal(t *testing.T) {
 		text  string
 	}{
 		"nothing in the way":             {code: 0},
-		"as the policy says":             {args: []string{"--policy", policy}, code: 0},
-		"an unknown file and a policy":   {files: map[string]string{"opt/newagent/registration": "c0ffee\n"}, args: []string{"--policy", policy}, code: 3, text: "/opt/newagent/registration"},
-		"an unknown file, no policy":     {files: map[string]string{"opt/newagent/registration": "c0ffee\n"}, code: 0},
-		"a key":                          {files: map[string]string{"srv/app/tls.key": testKey}, code: 3, text: "private-key: srv/app/tls.key"},
-		"a key among software":           {files: map[string]string{"usr/lib/app/tls.key": testKey}, code: 3, text: "private-key: usr/lib/app/tls.key"},
+		"an unknown file":                {files: map[string]string{"opt/newagent/registration": "c0ffee\n"}, code: 3, text: "/opt/newagent/registration"},
+		"an unknown file in the policy":  {files: map[string]string{"opt/newagent/registration": "c0ffee\n"}, args: []string{"--policy", policy}, code: 0},
+		"a key":                          {files: map[string]string{"srv/app/tls.key": testKey}, code: 3, text: "/srv/app/tls.key"},
+		"a key among software":           {files: map[string]string{"usr/lib/app/tls.key": testKey}, code: 3, text: "/usr/lib/app/tls.key"},
 		"a key that a rule takes":        {files: map[string]string{"root/.ssh/id": testKey}, code: 0},
 		"a container":                    {files: map[string]string{"var/lib/containers/storage/overlay-containers/containers.json": `[{"id":"77aa"}]`}, code: 1, text: "77aa"},
 		"what a rule refuses":            {files: map[string]string{"etc/credstore.encrypted/db.cred": "x"}, code: 1, text: "refused by rule"},

@@ -233,7 +233,7 @@ func (v *sealVerb) verifyInventory(ctx context.Context, d *disk.Disk, o seal.Opt
 	} else {
 		v.printInventory(d, o, r)
 	}
-	if o.Config.Verify.Unknown == seal.UnknownRefuse && len(r.Unknown) > 0 {
+	if allow == "" && o.Config.Verify.Unknown == seal.UnknownRefuse && len(r.Unknown) > 0 {
 		return &seal.Unexplained{Result: r, Since: seal.Since(d, r)}
 	}
 	return nil
@@ -248,11 +248,11 @@ func (v *sealVerb) printInventory(d *disk.Disk, o seal.Options, r *inventory.Res
 	}
 	fmt.Fprintln(v.out, r.Summary())
 	fmt.Fprintln(v.out, seal.Since(d, r))
-	policy := "no run's policy: unknown files are reported"
+	policy := "no policy"
 	if o.Config.Policy != "" {
-		policy = "policy sha256:" + o.Config.Policy + ": unknown files are " + map[string]string{seal.UnknownRefuse: "refused", seal.UnknownReport: "reported"}[o.Config.Verify.Unknown]
+		policy = "policy sha256:" + o.Config.Policy
 	}
-	fmt.Fprintln(v.out, policy)
+	fmt.Fprintln(v.out, policy+": unknown files are "+map[string]string{seal.UnknownRefuse: "refused", seal.UnknownReport: "reported"}[o.Config.Verify.Unknown])
 }
 
 // writable tries whether a file can be written, and changes none.

@@ -40,13 +40,13 @@ func onlyCertificates(_ *look, _ string, data []byte) bool {
 }
 
 // noPasswords: the second field of every line is a locked one or the reference to the shadow file.
-// Empty it means an account without a password, but in a list of groups that the group has none
-// (shadow(5), gshadow(5)). There are no comments.
+// Amazon Linux locks with *LOCK*. An empty field means an account without a password, but in a list
+// of groups that the group has none (shadow(5), gshadow(5)). There are no comments.
 func noPasswords(_ *look, name string, data []byte) bool {
 	groups := strings.HasPrefix(path.Base(name), "g")
 	for line := range strings.Lines(string(data)) {
 		field := strings.Split(strings.TrimSpace(line), ":")
-		if len(field) < 3 || strings.HasPrefix(line, "#") || strings.Trim(field[1], "!*") != "" && field[1] != "x" || field[1] == "" && !groups {
+		if len(field) < 3 || strings.HasPrefix(line, "#") || strings.Trim(field[1], "!*") != "" && field[1] != "x" && field[1] != "*LOCK*" || field[1] == "" && !groups {
 			return false
 		}
 	}
@@ -90,12 +90,17 @@ func installedModules(_ *look, _ string, data []byte) bool {
 	})
 }
 
-func onlyLoopback(_ *look, _ string, data []byte) bool {
+// onlyHosts: lines of hosts(5), an address and names. A rule removes the donor's own.
+func onlyHosts(_ *look, _ string, data []byte) bool {
 	return everyLine(data, func(line string) bool {
-		at, err := netip.ParseAddr(strings.Fields(line)[0])
-		return err == nil && (at.IsLoopback() || at.IsMulticast() || at == netip.MustParseAddr("fe00::"))
+		field := strings.Fields(line)
+		_, err := netip.ParseAddr(field[0])
+		return err == nil && !slices.ContainsFunc(field[1:], func(name string) bool { return !hostName.MatchString(name) })
 	})
 }
+
+// hostName is a name of hosts(5): its parts are not longer than names are, as keys may be.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?$`)
 
 func onlyWords(words ...string) func(*look, string, []byte) bool {
 	return func(_ *look, _ string, data []byte) bool {

@@ -35,6 +35,20 @@ func TestChecks(t *testing.T) {
 			[]string{"Name: mysql-server/root_password\nTemplate: x\nValue: S0mmerRegen1987\n"}},
 		"var/lib/docker/image/overlay2/distribution/x": {nil, []string{"S0mmerRegen1987"}},
 		"var/lib/dpkg/info/x.key":                      {nil, []string{"S0mmerRegen1987"}},
+		"etc/hosts":                                    {[]string{"127.0.0.1 localhost\n10.0.0.4 registry.internal\n"}, []string{"10.0.0.4 x # S0mmerRegen1987\n", "S0mmerRegen1987\n"}},
+		"etc/default/kubelet": {[]string{"KUBELET_FLAGS=--authorization-mode=Webhook --tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 --bootstrap-kubeconfig=/var/lib/kubelet/bootstrap\n",
+			"KUBELET_EXTRA_ARGS=\"--pod-infra-container-image=registry.k8s.io/pause@sha256:" + strings.Repeat("0a1b", 16) + "\"\n"},
+			[]string{"KUBELET_FLAGS=--token=S0mmerRegen\n", "HTTPS_PROXY=http://svc:Pa55@proxy:8080\n", "X=0a1b2c3d4e5f60718293a4b5\n", "# S0mmerRegen1987S0mmerRegen\n", "\x00binary"}},
+		"etc/systemd/system/containerd.service.d/proxy.conf": {[]string{"[Service]\nEnvironment=\"HTTPS_PROXY=http://proxy.corp:8080\"\n"},
+			[]string{"[Service]\nEnvironment=\"HTTPS_PROXY=http://svc:Pa55w0rd!@proxy.corp:8080\"\n"}},
+		"etc/systemd/system/unheard-of.service": {nil, []string{"[Service]\nExecStart=/usr/bin/true\n"}},
+		"etc/containerd/config.toml": {[]string{"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n"},
+			[]string{"[plugins.\"io.containerd.grpc.v1.cri\".registry.configs.\"r.io\".auth]\n  password = \"S0mmer\"\n", "auth = \"dXNlcjpwYXNz\"\n"}},
+		"var/lib/kubelet/config.yaml":      {[]string{"kind: KubeletConfiguration\nauthentication:\n  x509:\n    clientCAFile: /etc/kubernetes/pki/ca.crt\n"}, []string{"staticPodURLHeader:\n  Authorization: [Bearer abc]\ntoken: abc\n"}},
+		"etc/kubernetes/pki/ca.crt":        {[]string{"-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n"}, []string{"-----BEGIN PRIVATE KEY-----\nMII=\n"}},
+		"etc/systemd/network/10-x.network": {[]string{"[Match]\nName=en*\n"}, []string{"[Match]\nMACAddress=00:11:22:33:44:55\n"}},
+		"usr/local/bin/kubelet":            {[]string{"\x7fELF kubelet"}, nil},
+		"usr/local/bin/something":          {nil, []string{"\x7fELF"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for want, texts := range [][]string{c.known, c.unknown} {

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -18,12 +19,15 @@ type row struct {
 func generatedRow(name string) *row {
 	first, _, _ := strings.Cut(name, "/")
 	for _, i := range rowsByRoot[first] {
-		if rows[i].matches(name) {
-			return &rows[i]
+		if everyRow[i].matches(name) {
+			return &everyRow[i]
 		}
 	}
 	return nil
 }
+
+// everyRow is both tables.
+var everyRow = slices.Concat(rows, nodeRows)
 
 func (r row) matches(name string) bool {
 	for _, p := range r.paths {
@@ -43,7 +47,7 @@ func (r row) matches(name string) bool {
 // rowsByRoot are the rows that may match a name, by its first component.
 var rowsByRoot = func() map[string][]int {
 	out := map[string][]int{}
-	for i, r := range rows {
+	for i, r := range everyRow {
 		for _, p := range r.paths {
 			first, _, _ := strings.Cut(p, "/")
 			if known := out[first]; len(known) == 0 || known[len(known)-1] != i {
@@ -72,8 +76,8 @@ type Row struct {
 // Table is what is generated and known, with a reason for each kind. docs/agent.md is generated
 // from it.
 func Table() []Row {
-	out := make([]Row, 0, len(rows)+1)
-	for _, r := range rows {
+	out := make([]Row, 0, len(everyRow))
+	for _, r := range everyRow {
 		shown := Row{Why: r.why}
 		for _, p := range r.paths {
 			shown.Paths = append(shown.Paths, "/"+p)

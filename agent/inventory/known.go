@@ -146,7 +146,7 @@ func (r *Result) WriteAllow(w io.Writer) error {
 	}
 	_, err := fmt.Fprintf(w, "# %d files that nothing explains. Review each entry: remove what must not be in an image,\n"+
 		"# state why the others may, and remove reviewed: false. An entry without sha256 or tree allows any content. Give the file to runs with --seal-policy.\n"+
-		"apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\nverify:\n  unknown: refuse\n  known:%s\n", len(r.Unknown), empty(len(r.Unknown)))
+		"apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\nverify:\n  known:%s\n", len(r.Unknown), empty(len(r.Unknown)))
 	for _, g := range groups {
 		if err != nil {
 			return err

@@ -113,7 +113,6 @@ func ParseConfig(data []byte) (Config, error) {
 	if err != nil {
 		return c, err
 	}
-	c.Verify.Unknown = cmp.Or(c.Verify.Unknown, UnknownReport)
 	c.fill()
 	return c, c.validate()
 }
@@ -135,6 +134,7 @@ func (c *Config) fill() {
 	c.FirstBoot = cmp.Or(c.FirstBoot, FirstBootAgent)
 	c.Join = cmp.Or(c.Join, JoinAuto)
 	c.FreeSpace = cmp.Or(c.FreeSpace, FreeZero)
+	c.Verify.Unknown = cmp.Or(c.Verify.Unknown, UnknownRefuse)
 	if len(c.Sources) == 0 {
 		c.Sources = []string{"imds://userData", "file:///etc/kamino/nodeconfig.yaml"}
 	}

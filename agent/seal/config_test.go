@@ -8,7 +8,7 @@ import (
 func TestParseConfig(t *testing.T) {
 	const head = "apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\n"
 	c, err := ParseConfig(nil)
-	if err != nil || c.FirstBoot != FirstBootAgent || c.Join != JoinAuto || c.FreeSpace != FreeZero || len(c.Sources) != 2 {
+	if err != nil || c.FirstBoot != FirstBootAgent || c.Join != JoinAuto || c.FreeSpace != FreeZero || c.Verify.Unknown != UnknownRefuse || len(c.Sources) != 2 {
 		t.Errorf("defaults: %+v, %v", c, err)
 	}
 	for text, want := range map[string]string{

@@ -2,7 +2,6 @@ package seal
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"encoding/base64"
 	"errors"
@@ -52,8 +51,7 @@ func EncodePolicy(data []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(b.Bytes()), nil
 }
 
-// ParsePolicy reads the SealConfig that a run brings. It refuses unknown files unless it says
-// otherwise.
+// ParsePolicy reads the SealConfig that a run brings.
 func ParsePolicy(data []byte) (Config, error) {
 	if len(data) > PolicyMost {
 		return Config{}, fmt.Errorf("decode seal policy: larger than %d bytes; fold entries of verify.known into directories", PolicyMost)
@@ -65,7 +63,6 @@ func ParsePolicy(data []byte) (Config, error) {
 	if err != nil {
 		return c, fmt.Errorf("seal policy: %w", err)
 	}
-	c.Verify.Unknown = cmp.Or(c.Verify.Unknown, UnknownRefuse)
 	c.Policy = sumOf(data)
 	c.fill()
 	return c, c.validate()

@@ -20,9 +20,9 @@ import (
 
 // What is done about files that nothing explains.
 const (
-	// UnknownRefuse: the seal is refused. The default once the run brings a policy.
+	// UnknownRefuse: the seal is refused. The default.
 	UnknownRefuse = "refuse"
-	// UnknownReport: they travel, and are counted in the receipt. The default without a policy.
+	// UnknownReport: they travel, and are counted in the receipt.
 	UnknownReport = "report"
 )
 
@@ -55,8 +55,8 @@ func (u *Unexplained) Error() string {
 	if n := len(groups) - most; n > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more places", n))
 	}
-	return fmt.Sprintf("nothing explains why %d files are on the disk:\n%s\n%s\nRemove them, or allow them in the run's seal policy (verify.known); "+
-		"`kamino-agent verify --inventory --write-allow FILE` on the node writes entries to review.", len(u.Result.Unknown), strings.Join(lines, "\n"), u.Since)
+	return fmt.Sprintf("nothing explains why %d files are on the disk:\n%s\n%s\nRemove them, or allow them in the run's seal policy (--seal-policy, verify.known): "+
+		"`kamino-agent verify --inventory --write-allow FILE` on the node writes one to review. `verify: {unknown: report}` lets all of them travel.", len(u.Result.Unknown), strings.Join(lines, "\n"), u.Since)
 }
 
 // Inventory classifies every file of a disk that is not sealed yet: what the rules will do to it is

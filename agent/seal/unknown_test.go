@@ -81,8 +81,8 @@ func TestUnknownRefused(t *testing.T) {
 	}
 }
 
-// TestUnknownReported: without a policy the seal goes on and says how much nobody explains; the
-// clone as donor tells by name what is new.
+// TestUnknownReported: where a configuration says so, the seal goes on and counts what nobody
+// explains; a clone that is a donor names what is new.
 func TestUnknownReported(t *testing.T) {
 	d := plant(t)
 	receipt, err := Seal(t.Context(), d, planted(nil))

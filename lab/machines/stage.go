@@ -3,6 +3,7 @@ package machines
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -198,12 +199,17 @@ func (s *Stage) node(ctx context.Context, i emulator.Instance) (*corev1.Node, er
 	return s.Client.CoreV1().Nodes().Get(ctx, strings.ToLower(i.ComputerName), metav1.GetOptions{})
 }
 
+// policy allows what the lab's image brings.
+//
+//go:embed policy.yaml
+var policy string
+
 // Command is the product, as a user of this lab would call it. The caller sees its output.
 func (s *Stage) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.opts.Binaries.Kamino, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Minute // giving the donor back takes a while
-	cmd.Env = os.Environ()
+	cmd.Env = append(os.Environ(), "SEAL_POLICY="+policy)
 	for name, value := range s.Environment() {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}

@@ -1,0 +1,107 @@
+package inventory
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// nodeRows are the reviewed list of files that installers put on Kubernetes nodes without a package:
+// kubeadm on Debian and Ubuntu, AKS, aks-engine, and EKS on Amazon Linux 2023 and Ubuntu. They let a
+// node that nobody changed seal without a policy. Where settings can hold a credential, the content
+// decides. The scan reads all these files as well.
+//
+// Sources: the packages of kubeadm (kubernetes/release), Azure/AgentBaker, awslabs/amazon-eks-ami.
+// That a node of AKS or EKS today has no other file of this kind is unverified.
+var nodeRows = []row{
+	{paths: append(inEach([]string{"usr/bin", "usr/sbin", "usr/local/bin", "usr/local/sbin", "opt/bin"},
+		"kubelet", "kubelet-*", "kubectl", "kubectl-*", "kubeadm", "containerd", "containerd-shim", "containerd-shim-runc-v1", "containerd-shim-runc-v2", "ctr", "runc", "crun", "crictl",
+		"nodeadm", "nodeadm-internal", "ecr-credential-provider", "acr-credential-provider", "aws-iam-authenticator"), "opt/kamino/kubelet/*/kubelet"),
+		why: "programs of Kubernetes and its container runtime, installed without a package"},
+	{paths: []string{"opt/cni/bin/*", "etc/eks/image-credential-provider/ecr-credential-provider", "var/lib/kubelet/credential-provider/*"},
+		why: "plug-ins of the kubelet and of the network, copied from images"},
+	{paths: []string{"var/lib/waagent/WALinuxAgent-*/bin/*.egg", "var/lib/waagent/Microsoft.*/bin/**"},
+		why: "programs of the Azure agent and of Microsoft's extensions"},
+	{paths: []string{"var/lib/waagent/*/HandlerManifest.json", "var/lib/waagent/*/manifest.xml"}, why: "what an extension of Azure supports, without credentials", check: plain},
+	{paths: []string{"var/lib/containerd/io.containerd.content.v1.content/blobs/sha256/*"},
+		why: "what containerd passes over in its store, because its name is not a digest", check: unnamedBlob},
+	{paths: append(inEach([]string{"etc/systemd/system", "lib/systemd/system", "usr/lib/systemd/system"},
+		"kubelet.service", "kubelet.service.d/*.conf", "containerd.service", "containerd.service.d/*.conf", "nodeadm-boot-hook.service", "nodeadm-config.service",
+		"nodeadm-run.service", "cloud-init-main.service", "snap.kubelet-eks.daemon.service"), "etc/systemd/system/*.mount"),
+		why: "units of the kubelet, the runtime and the bootstrap, and mounts, without credentials", check: plain},
+	{paths: []string{"etc/default/kubelet", "etc/sysconfig/kubelet", "var/lib/kubelet/config.yaml", "var/lib/kubelet/kubeadm-flags.env", "etc/kubernetes/kubelet/*.json", "etc/kubernetes/kubelet/*.yaml",
+		"etc/eks/*", "etc/eks/image-credential-provider/config.json", "opt/azure/containers/*.sh", "opt/azure/containers/*.py", "opt/azure/containers/provision.complete"},
+		why: "settings of the kubelet and scripts of the bootstrap, without credentials", check: plain},
+	{paths: []string{"etc/kubernetes/pki/ca.crt", "etc/kubernetes/certs/ca.crt"}, why: "the cluster's certificate authority; nothing but certificates is in it", check: onlyCertificates},
+	{paths: []string{"etc/containerd/config.toml", "etc/containerd/base-runtime-spec.json", "etc/crictl.yaml", "etc/cni/net.d/*.conf", "etc/cni/net.d/*.conflist",
+		"etc/sysctl.d/*.conf", "etc/modules-load.d/*.conf"},
+		why: "settings of the runtime, the network plug-in and the kernel, without credentials", check: plain},
+	{paths: []string{"etc/cloud/cloud.cfg", "etc/waagent.conf", "etc/ssh/sshd_config", "etc/os-release"}, why: "settings that image builders change, without credentials", check: plain},
+	{paths: []string{"etc/systemd/network/*.network", "etc/netplan/*.yaml", "etc/NetworkManager/system-connections/*.nmconnection"}, why: "settings of network cards, without a hardware address and credentials", check: anyCard},
+	{paths: []string{"etc/kamino/nodeconfig.yaml"}, why: "the NodeConfig that clones read where their cloud brings none"},
+	{paths: []string{"var/lib/containers/storage/overlay-images/**", "var/lib/containers/storage/overlay-layers/**", "var/lib/containers/storage/overlay-containers/containers.json"},
+		why: "databases of images and layers of CRI-O and podman; a container refuses the seal"},
+	{paths: []string{"etc/iptables/rules.v4", "etc/iptables/rules.v6"}, why: "a saved firewall without rules of Kubernetes, which a rule of the seal removes", check: plain},
+	{paths: []string{"sys/class/dmi/id/*"}, why: "the firmware's names, in a copy of a machine's files; on a disk /sys is empty"},
+}
+
+// inEach joins each directory with each name.
+func inEach(dirs []string, names ...string) (paths []string) {
+	for _, dir := range dirs {
+		for _, name := range names {
+			paths = append(paths, dir+"/"+name)
+		}
+	}
+	return paths
+}
+
+var (
+	userInURL = regexp.MustCompile(`://[^/\s]*@`)
+	// secretSetting is an assignment to a name that stands for a credential, and its value.
+	secretSetting = regexp.MustCompile(`(?i)(?:passw|passphrase|psk|secret|token|credential|api_?key|private_?key|\bauth\b)[\w.-]*["']?[ \t]*[:=][ \t]*["']?([^\s"',}\]]*)`)
+	harmless      = regexp.MustCompile(`(?i)^(?:|y|n|yes|no|on|off|true|false|null|none|[0-9]+|/.*|\$[({A-Z].*|\{.*|\[.*)$`)
+	imageDigest   = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+	capitals      = regexp.MustCompile(`^[A-Z0-9]+(?:_[A-Z0-9]+)+$`)
+	hardware      = regexp.MustCompile(`(?i)\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b`)
+)
+
+// plain is text without a credential: no address with a user, no value of a setting that is named
+// like a credential, and no word that looks like a key. Comments count.
+func plain(_ *look, _ string, data []byte) bool {
+	if !utf8.Valid(data) || strings.ContainsRune(string(data), 0) || userInURL.Match(data) {
+		return false
+	}
+	for _, setting := range secretSetting.FindAllSubmatch(data, -1) {
+		if !harmless.Match(setting[1]) {
+			return false
+		}
+	}
+	words := strings.FieldsFunc(imageDigest.ReplaceAllString(string(data), ""), func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '+' && r != '=' && r != '_'
+	})
+	return !slices.ContainsFunc(words, keyLike)
+}
+
+// keyLike is a word of 20 characters and more with letters and digits, as a key in hexadecimal or
+// base64 is. Names in capitals, as of TLS' cipher suites, are not.
+func keyLike(word string) bool {
+	name, value, _ := strings.Cut(strings.TrimRight(word, "="), "=")
+	for _, part := range []string{name, value} {
+		if len(part) >= 20 && !capitals.MatchString(part) && strings.ContainsFunc(part, unicode.IsLetter) && strings.ContainsFunc(part, unicode.IsDigit) {
+			return true
+		}
+	}
+	return false
+}
+
+// unnamedBlob is a file of containerd's content store that it does not take for a blob (Walk in
+// core/content/local/store.go of github.com/containerd/containerd).
+func unnamedBlob(_ *look, name string, _ []byte) bool { return len(path.Base(name)) != 64 }
+
+// anyCard is plain text that fits every network card.
+func anyCard(l *look, name string, data []byte) bool {
+	return plain(l, name, data) && !hardware.Match(data)
+}
