@@ -153,11 +153,25 @@ func readLog(data []byte) (*boot.Capture, error) {
 			r.bootID = m[1]
 			continue
 		}
+		if r.seen && !worthReading(line) {
+			continue
+		}
 		if m := r.form.pattern.Find(line); m != nil {
 			r.line(m[1:])
 		}
 	}
 	return r.capture()
+}
+
+// worthReading leaves out most lines of a log, those of programs that say nothing of a boot, before
+// they are taken apart.
+func worthReading(line string) bool {
+	for _, word := range []string{"systemd", "init.scope", "kernel", "NetworkManager"} {
+		if strings.Contains(line, word) {
+			return true
+		}
+	}
+	return kubeletMark(line) != "" || runtimeMark(line) != ""
 }
 
 // newestFirst tells whether a log's times mostly go back, as journalctl -r prints it.
