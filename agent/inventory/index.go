@@ -110,6 +110,17 @@ func (x *Index) seen(name string, info fs.FileInfo) (verdict, bool) {
 	return verdict{class: class, holds: (class == Owned || class == Layer) && info.Mode().IsRegular(), lasts: true}, true
 }
 
+// Vouches reports whether a file was a package's or an image layer's as it is. A nil Index vouches
+// for none.
+func (x *Index) Vouches(name string) bool {
+	if x == nil {
+		return false
+	}
+	k := keyOf(name)
+	i, ok := slices.BinarySearchFunc(x.known, k, func(m mark, k key) int { return m.key.compare(k) })
+	return ok && (x.known[i].class == Owned || x.known[i].class == Layer)
+}
+
 // Fits reports whether a look by an agent of this version can go on from an index: the packages and
 // their databases are still those that it rests on.
 func (x *Index) Fits(d *disk.Disk, agent string) bool {

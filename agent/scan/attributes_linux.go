@@ -12,7 +12,7 @@ import (
 
 // attributes looks at a file's extended attributes as at assignments, name=value: those of users
 // and of trusted programs (xattr(7)); the kernel's own classes hold access rights and digests.
-func (r *reader) attributes(f *os.File, name string, software bool, s *seen) error {
+func (r *reader) attributes(f *os.File, in *inside) error {
 	const most = 64 << 10 // of a list (XATTR_LIST_MAX) and of a value (XATTR_SIZE_MAX)
 	list, value := r.buf[:most], r.buf[most:2*most]
 	n, err := unix.Flistxattr(int(f.Fd()), list)
@@ -36,9 +36,11 @@ func (r *reader) attributes(f *os.File, name string, software bool, s *seen) err
 		}
 		text := bytes.Join([][]byte{[]byte(key), value[:n], []byte("   ")}, []byte("="))
 		var hits []hit
-		r.matcher.search(text, 0, len(text), 0, func(h hit) { hits = append(hits, h) })
-		for _, h := range relevant(hits, software) {
-			s.findings = append(s.findings, Finding{Kind: h.kind, Path: name, Detail: "in its attribute " + short(attribute) + ", " + r.matcher.digest.of(h.text)})
+		collect := func(h hit) { hits = append(hits, h) }
+		r.matcher.search(text, 0, len(text), 0, collect)
+		r.matcher.unfold(text, 0, len(text), false, 0, "", 0, in, collect)
+		for _, h := range relevant(hits, in.software) {
+			in.seen.findings = append(in.seen.findings, Finding{Kind: h.kind, Path: in.file, Detail: "in its attribute " + short(attribute) + ", " + h.where + r.matcher.digest.of(h.text)})
 		}
 	}
 	return nil

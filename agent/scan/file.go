@@ -1,12 +1,14 @@
 package scan
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"sync"
 
@@ -33,9 +35,11 @@ func (d digest) of(text []byte) string {
 type reader struct {
 	matcher   *matcher
 	also      []string // Options.Also
+	vouched   func(name string) bool
 	unpacking *sync.Mutex
 	buf       []byte
-	decoded   []byte // the second buffer, made when the first encoded file comes
+	decoded   [deepest + 1][]byte // further buffers, one for each depth, made when the first encoded file comes
+	memory    *scratch
 }
 
 // seen is what one file gave.
@@ -52,7 +56,8 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 	}
 	defer f.Close()
 	software := packaged(j.name) && !under(j.name, r.also)
-	if err := r.attributes(f, j.name, software, &s); err != nil || !j.info.Mode().IsRegular() || j.info.Size() == 0 {
+	in := &inside{reader: r, seen: &s, file: j.name, name: j.name, software: software, left: decodedMost, zips: decodedMost, told: map[string]bool{}, memory: r.memory}
+	if err := r.attributes(f, in); err != nil || !j.info.Mode().IsRegular() || j.info.Size() == 0 {
 		return s, err
 	}
 	if swap, err := isSwap(f, r.buf); err != nil {
@@ -65,7 +70,7 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 		return s, err
 	}
 	var hits []hit
-	s.bytes, err = r.matcher.data(f, r.buf, func(h hit) { hits = append(hits, h) })
+	s.bytes, err = r.matcher.data(f, r.buf, in, func(h hit) { hits = append(hits, h) })
 	if err != nil {
 		return s, err
 	}
@@ -73,14 +78,11 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 	if kind, why := byShape(j.name, j.info, head.bytes(), func(limit int) []byte {
 		data, _ := io.ReadAll(io.NewSectionReader(f, 0, int64(limit))) // what cannot be read is taken for a key store
 		return data
-	}); kind == "private-key" || kind == "key-store" || kind != "" && !software { // software is full of lone digests
+	}); kind == "private-key" || kind == "key-store" || kind != "" && !software && !(why == bareWhy && r.vouched(j.name)) { // software is full of lone digests
 		s.findings = append(s.findings, Finding{Kind: kind, Path: j.name, Detail: why})
 	}
 	if packed(head.bytes()) {
-		// One at a time: a decoder may need as much memory as windowMost.
-		r.unpacking.Lock()
-		defer r.unpacking.Unlock()
-		in := inside{reader: r, seen: &s, file: j.name, software: software, left: decodedMost, zips: decodedMost, told: map[string]bool{}}
+		defer in.alone()()
 		in.scan(f, head.bytes())
 	}
 	return s, nil
@@ -88,13 +90,14 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 
 func (s *seen) add(m *matcher, name, where string, hits []hit) {
 	for _, h := range hits {
-		s.findings = append(s.findings, Finding{h.kind, name, h.offset, where + m.digest.of(h.text)})
+		s.findings = append(s.findings, Finding{h.kind, name, h.offset, where + h.where + m.digest.of(h.text)})
 	}
 }
 
 // relevant drops the prose where it counts for nothing, and where the same bytes are something
-// better known. hits are in the order of their offsets.
+// better known.
 func relevant(hits []hit, quiet bool) (out []hit) {
+	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(a.offset, b.offset) })
 	var better []hit
 	var reach []int64 // how far the ones up to each reach
 	for _, h := range hits {

@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
 	"errors"
 	"os"
 	"testing"
@@ -25,6 +26,7 @@ func FuzzInside(f *testing.F) {
 	f.Add([]byte("070701" + secret))
 	for _, data := range encodings(f, secret) {
 		f.Add(archived(f, string(data)))
+		f.Add([]byte("content: " + base64.StdEncoding.EncodeToString(data)))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 1<<16 {

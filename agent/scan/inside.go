@@ -27,9 +27,10 @@ const (
 
 // inside scans what a file holds in encodings and archives.
 type inside struct {
-	reader   *reader
+	reader   *reader // nil: of raw bytes, of which nothing is unpacked
 	seen     *seen
 	file     string // its name
+	name     string // of the stream that is read now: the file's, or that of what is in it
 	software bool   // what is packaged: prose counts nowhere in it
 	left     int64  // bytes that may still be decoded
 	// Bytes that may still be decoded of zip files in archives. They take none of what is left for
@@ -38,6 +39,8 @@ type inside struct {
 	nested bool
 	zipped bool // members of a zip file: mostly programs, so that prose counts in settings only
 	told   map[string]bool
+	memory *scratch
+	locked bool // this file is the one that is unpacked
 }
 
 // settings are the formats in which programs bring theirs.
@@ -69,6 +72,29 @@ func (in *inside) scan(f *os.File, head []byte) {
 	in.look(bufio.NewReaderSize(f, 64<<10), in.file, "", true, 0)
 }
 
+// alone waits until no other file is unpacked, and returns what ends that: a decoder may need as
+// much memory as windowMost.
+func (in *inside) alone() (end func()) {
+	if in.locked {
+		return func() {}
+	}
+	in.reader.unpacking.Lock()
+	in.locked = true
+	return func() {
+		in.locked = false
+		in.reader.unpacking.Unlock()
+	}
+}
+
+// unpack scans what a text in base64 holds.
+func (in *inside) unpack(data []byte, where string, depth int) {
+	if in.reader == nil {
+		return
+	}
+	defer in.alone()()
+	in.look(bufio.NewReader(bytes.NewReader(data)), in.name, where, false, depth)
+}
+
 // tell records that something was not examined, once for each reason.
 func (in *inside) tell(why string) {
 	if !in.told[why] {
@@ -87,7 +113,7 @@ func (in *inside) look(r *bufio.Reader, name, where string, scanned bool, depth 
 	e := encoded(head)
 	switch {
 	case (e != nil || isTar(head) || isZip(head)) && depth == deepest:
-		in.tell(fmt.Sprintf("more than %d encodings and archives within each other", deepest))
+		in.tell(tooDeep)
 	case e != nil:
 		plain, release, err := e.open(r)
 		if err != nil {
@@ -107,17 +133,23 @@ func (in *inside) look(r *bufio.Reader, name, where string, scanned bool, depth 
 	case isZip(head) && depth > 0:
 		in.zipWithin(r, name, where, depth+1)
 	case !scanned:
-		in.stream(r, head, name, where)
+		in.stream(r, head, name, where, depth)
 	}
 }
 
-func (in *inside) stream(r io.Reader, head []byte, name, where string) {
-	if in.reader.decoded == nil {
-		in.reader.decoded = make([]byte, chunk+overlap)
+func (in *inside) stream(r io.Reader, head []byte, name, where string, depth int) {
+	buf := &in.reader.decoded[depth]
+	if *buf == nil {
+		*buf = make([]byte, chunk+overlap)
 	}
+	defer func(was string) { in.name = was }(in.name)
+	in.name = name
 	quiet := in.software || program(name, head) || in.zipped && !slices.Contains(settings, path.Ext(name))
 	var hits []hit
-	_, err := in.reader.matcher.stream(r, in.reader.decoded, func(h hit) { hits = append(hits, h) })
+	_, err := in.reader.matcher.stream(r, *buf, in, depth, func(h hit) { hits = append(hits, h) })
+	if kind := bareKind(head); kind != "" && len(head) < headSize {
+		hits = append(hits, hit{kind: kind, text: bytes.TrimSpace(head), prose: true})
+	}
 	in.seen.add(in.reader.matcher, in.file, where, relevant(hits, quiet))
 	if err != nil {
 		in.tell(err.Error())
@@ -199,7 +231,7 @@ type bounded struct {
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.in.left <= 0 {
-		b.in.tell(fmt.Sprintf("behind its first %d MiB", decodedMost>>20))
+		b.in.tell(tooMuch)
 		return 0, io.EOF
 	}
 	n, err := b.r.Read(p[:min(int64(len(p)), b.in.left)])

@@ -45,7 +45,6 @@ var patterns = []pattern{
 	{"private-key", []string{"-----BEGIN "}, expr(`-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\n|\\r)+(?:[A-Za-z-]+: [^\n]*\n+)*\s*[A-Za-z0-9+/=]{16,64}`), false},
 	{"private-key", []string{"-----BEGIN OpenVPN "}, expr(`-----BEGIN OpenVPN (?:tls-crypt-v2 (?:client|server)|Static) key(?: V1)?-----(?:\s|\\n|\\r)+[0-9A-Za-z+/=]{16,64}`), false},
 	{"private-key", []string{"---- BEGIN SSH2 "}, expr(`---- BEGIN SSH2 (?:ENCRYPTED )?PRIVATE KEY ----`), false},
-	{"private-key", []string{"LS0tLS1CRUdJTi"}, encodedKey, false},
 	{"private-key", []string{"PuTTY-User-Key-File-"}, expr(`PuTTY-User-Key-File-\d: `), false},
 	{"private-key", []string{"(11:private-key", "(21:protected-private-key", "(20:shadowed-private-key"}, expr(`\(\d\d:(?:private|protected-private|shadowed-private)-key\(`), false},
 	{"private-key", []string{"Key: (private-key", "Key: (protected-private-key"}, expr(`Key: \((?:protected-)?private-key \(`), false},
@@ -85,25 +84,6 @@ var patterns = []pattern{
 	{"vpn-key", []string{"privkey:"}, expr(`privkey:[0-9a-f]{64}`), false},
 	{"secret", secretAnchors(), assigned, true},
 	{"machine-identity", identityAnchors(), identified, true},
-}
-
-// encodedKey is a PEM private key in base64, as kubeconfigs, cloud configurations and Secrets carry
-// it.
-func encodedKey(data []byte, at int) []byte {
-	end := at
-	for end < len(data) && end < at+96 && isBase64(data[end]) {
-		end++
-	}
-	text := data[at : at+(end-at)/4*4]
-	plain, err := base64.StdEncoding.DecodeString(string(text))
-	if err != nil {
-		return nil
-	}
-	header, _, _ := bytes.Cut(plain, []byte("KEY-----"))
-	if len(plain) == len(header) || !bytes.HasSuffix(header, []byte("PRIVATE ")) {
-		return nil
-	}
-	return text
 }
 
 func isBase64(c byte) bool {

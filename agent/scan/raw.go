@@ -31,11 +31,12 @@ func Raw(ctx context.Context, device string, d *disk.Disk, o Options) (Result, e
 	m, skipped := newMatcher(o.Facts)
 	m.block = 1024 // the smallest of ext4, and of XFS with checksums (mkfs.ext4(8), mkfs.xfs(8))
 	r := Result{Files: 1, Skipped: skipped}
+	in := ofRaw()
 	// The device is read in whole chunks once; a reader that stops on cancellation keeps stream
 	// simple.
-	r.Bytes, err = m.stream(cancelled{ctx, f}, make([]byte, 4*chunk), func(h hit) {
+	r.Bytes, err = m.stream(cancelled{ctx, f}, make([]byte, 4*chunk), in, 0, func(h hit) {
 		if !h.prose && !known.expects(h, f) {
-			r.Findings = append(r.Findings, Finding{h.kind, device, h.offset, m.digest.of(h.text)})
+			r.Findings = append(r.Findings, Finding{h.kind, device, h.offset, h.where + m.digest.of(h.text)})
 		}
 	})
 	r.Findings = keep(r.Findings, nil)
@@ -43,6 +44,11 @@ func Raw(ctx context.Context, device string, d *disk.Disk, o Options) (Result, e
 		return r, fmt.Errorf("read %s: %w", device, err)
 	}
 	return r, nil
+}
+
+// ofRaw is for bytes in which texts in base64 are decoded and nothing is unpacked.
+func ofRaw() *inside {
+	return &inside{seen: &seen{}, left: decodedMost, told: map[string]bool{}, memory: &scratch{}}
 }
 
 type cancelled struct {
@@ -71,7 +77,7 @@ func (k *known) learn(ctx context.Context, d *disk.Disk, o Options) error {
 	}
 	defer d.Close()
 	m, _ := newMatcher(o.Facts)
-	buf := make([]byte, chunk+overlap)
+	buf, in := make([]byte, chunk+overlap), ofRaw()
 	err = d.Walk(".", func(name string, info fs.FileInfo) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -84,7 +90,7 @@ func (k *known) learn(ctx context.Context, d *disk.Disk, o Options) error {
 			return nil // it vanished; nothing is learned, so nothing is excused
 		}
 		defer f.Close()
-		_, err = m.data(f, buf, func(h hit) {
+		_, err = m.data(f, buf, in, func(h hit) {
 			if packaged(name) || o.Allow != nil && o.Allow(h.kind, name) {
 				k.texts[sha256.Sum256(h.text)] = true
 			}

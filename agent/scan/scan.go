@@ -56,6 +56,9 @@ type Options struct {
 	// Unvouched are files within those trees for whose content nothing vouches. They are read too,
 	// for keys and tokens: what is merely called a password is software's own example there.
 	Unvouched []string
+	// Vouched reports whether a package or an image brought a file as it is: nothing but a token in
+	// one is on every machine. Nil: none.
+	Vouched func(name string) bool
 	// Seen, if not nil, says what an earlier scan has looked at: only what changed since is looked
 	// at.
 	Seen *Seen
@@ -120,6 +123,9 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 		return Result{}, err
 	}
 	m, skipped := newMatcher(o.Facts)
+	if o.Vouched == nil {
+		o.Vouched = func(string) bool { return false }
+	}
 	w := walk{disk: d, options: o, skip: skip, matcher: m, names: newNameMatcher(o.Facts), jobs: make(chan job, 256), result: Result{Skipped: skipped}}
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -240,7 +246,7 @@ func leads(name string, dirs []string) bool {
 }
 
 func (w *walk) work() {
-	f := reader{matcher: w.matcher, also: w.options.Also, unpacking: &w.unpacking, buf: make([]byte, chunk+overlap)}
+	f := reader{matcher: w.matcher, also: w.options.Also, vouched: w.options.Vouched, unpacking: &w.unpacking, buf: make([]byte, chunk+overlap), memory: &scratch{}}
 	for j := range w.jobs {
 		seen, err := f.file(w.disk, j)
 		w.mu.Lock()
@@ -313,10 +319,11 @@ func keep(all []Finding, allow func(kind, path string) bool) []Finding {
 	return out
 }
 
-// stream calls report for each match in r, once, with its offset in r.
-func (m *matcher) stream(r io.Reader, buf []byte, report func(hit)) (int64, error) {
+// stream calls report for each match in r, once, with its offset in r; with in, also for those in
+// texts in base64. depth encodings are around r.
+func (m *matcher) stream(r io.Reader, buf []byte, in *inside, depth int, report func(hit)) (int64, error) {
 	var base, total int64
-	have, from := 0, 0
+	have, from, text := 0, 0, 0
 	for {
 		n, err := io.ReadFull(r, buf[have:])
 		total += int64(n)
@@ -332,6 +339,9 @@ func (m *matcher) stream(r io.Reader, buf []byte, report func(hit)) (int64, erro
 			h.offset += base
 			report(h)
 		})
+		if in != nil {
+			text = m.unfold(buf[:end], text, until, !last, base, "", depth, in, report)
+		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return total, nil
 		}
@@ -340,8 +350,11 @@ func (m *matcher) stream(r io.Reader, buf []byte, report func(hit)) (int64, erro
 		}
 		// Keep some of what was searched as left context, for the patterns that look behind.
 		start := max(until-behind, 0)
+		if in != nil {
+			start = min(start, text)
+		}
 		copy(buf, buf[start:end])
-		have, from = end-start, until-start
+		have, from, text = end-start, until-start, text-start
 		base += int64(start)
 	}
 }
@@ -352,6 +365,7 @@ type hit struct {
 	offset int64
 	text   []byte
 	prose  bool
+	where  string // in what encoding
 }
 
 // Pattern tells whether a path pattern (path.Match) covers name or a directory above it.

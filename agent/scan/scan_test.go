@@ -24,7 +24,7 @@ func TestStreamChunks(t *testing.T) {
 		copy(data[at:], token)
 		for name, r := range map[string]io.Reader{"whole": bytes.NewReader(data), "half": iotest.HalfReader(bytes.NewReader(data))} {
 			var offsets []int64
-			n, err := m.stream(r, make([]byte, chunk+overlap), func(h hit) {
+			n, err := m.stream(r, make([]byte, chunk+overlap), nil, 0, func(h hit) {
 				if !h.prose {
 					offsets = append(offsets, h.offset)
 				}
@@ -34,7 +34,7 @@ func TestStreamChunks(t *testing.T) {
 			}
 		}
 	}
-	_, err := m.stream(iotest.ErrReader(errors.New("bad sector")), make([]byte, chunk+overlap), func(hit) {})
+	_, err := m.stream(iotest.ErrReader(errors.New("bad sector")), make([]byte, chunk+overlap), nil, 0, func(hit) {})
 	if err == nil {
 		t.Error("a read error is no end of file")
 	}

@@ -45,6 +45,10 @@ func byShape(name string, info fs.FileInfo, head []byte, rest func(limit int) []
 		return "secret", "the file holds nothing but a key"
 	case randomBytes(head):
 		return "secret", "the file holds random bytes only"
+	default:
+		if kind = bareKind(text); kind != "" {
+			return kind, bareWhy
+		}
 	}
 	return "", ""
 }

@@ -53,13 +53,13 @@ func extents(f *os.File, info fs.FileInfo, visit func(at, size int64) error) err
 }
 
 // data reports the matches in a file's data, in the order of their offsets.
-func (m *matcher) data(f *os.File, buf []byte, report func(hit)) (total int64, err error) {
+func (m *matcher) data(f *os.File, buf []byte, in *inside, report func(hit)) (total int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, err
 	}
 	err = extents(f, info, func(at, size int64) error {
-		n, err := m.stream(io.NewSectionReader(f, at, size), buf, func(h hit) {
+		n, err := m.stream(io.NewSectionReader(f, at, size), buf, in, 0, func(h hit) {
 			h.offset += at
 			report(h)
 		})

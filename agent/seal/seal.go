@@ -38,7 +38,8 @@ type Options struct {
 	// Estimate leaves out what only works, or only makes sense, once services are stopped.
 	Estimate bool
 
-	unvouched []string // explain's
+	unvouched []string         // explain's
+	vouched   *inventory.Index // explain's
 
 	// For tests of the seal itself: stop dead after this rule, as a power failure would; leave one
 	// rule out.
@@ -259,7 +260,7 @@ func set(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 	if err := zeroSwaps(ctx, d); err != nil {
 		return receipt, err
 	}
-	if o.unvouched, err = explain(ctx, s, d, o, &receipt); err != nil {
+	if err := explain(ctx, s, d, &o, &receipt); err != nil {
 		return receipt, err
 	}
 	if err := Clean(ctx, d, o); err != nil {
@@ -372,7 +373,7 @@ func (o Options) Scan() scan.Options {
 		allowed = append(allowed, o.keeps(r)...)
 	}
 	return scan.Options{
-		Facts: scan.Facts(o.Facts), Seen: o.Seen, Unvouched: o.unvouched,
+		Facts: scan.Facts(o.Facts), Seen: o.Seen, Unvouched: o.unvouched, Vouched: o.vouched.Vouches,
 		Allow: func(kind, name string) bool {
 			return slices.ContainsFunc(allowed, func(a Allowed) bool { return a.Kind == kind && covers(a.Path, name) })
 		},

@@ -196,15 +196,16 @@ func (o Options) judge(d *disk.Disk, r *inventory.Result) error {
 }
 
 // explain is the second look, after the rules: it refuses, or puts the list on the disk and the
-// count in the receipt. It gives the names of what the scan would pass over and has to read.
-func explain(ctx context.Context, s *stage, d *disk.Disk, o Options, receipt *Receipt) (unvouched []string, err error) {
-	r, err := left(ctx, d, o)
+// count in the receipt. The scan learns from it what it would pass over and has to read.
+func explain(ctx context.Context, s *stage, d *disk.Disk, o *Options, receipt *Receipt) error {
+	r, err := left(ctx, d, *o)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := o.judge(d, r); err != nil {
-		return nil, err
+		return err
 	}
+	o.unvouched, o.vouched = r.Noted, r.Index
 	receipt.Policy = o.Config.Policy
 	receipt.Unknown = &Unknown{Mode: o.Config.Verify.Unknown, Count: len(r.Unknown), Digest: "sha256:" + r.Sum()}
 	var list bytes.Buffer
@@ -212,7 +213,7 @@ func explain(ctx context.Context, s *stage, d *disk.Disk, o Options, receipt *Re
 	for _, f := range r.Unexplained {
 		list.WriteString(listed(f) + "\n")
 	}
-	return r.Noted, s.apply("inventory", []Match{{Path: UnknownListPath, New: &Content{Data: list.Bytes(), Mode: 0o600}}})
+	return s.apply("inventory", []Match{{Path: UnknownListPath, New: &Content{Data: list.Bytes(), Mode: 0o600}}})
 }
 
 // Since says which of the unknown files were not unknown, or had another content, when the image
