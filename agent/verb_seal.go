@@ -252,7 +252,7 @@ func (v *sealVerb) work(ctx context.Context, d *disk.Disk, node *nodeapi.Client,
 			return seal.Receipt{}, fmt.Errorf("seal: with the donor's services stopped: %w", err)
 		}
 		if d.Live() {
-			if err := host.UnmountBelow(seal.Unmounted...); err != nil {
+			if err := host.UnmountBelow(seal.Unmounted(d)...); err != nil {
 				return seal.Receipt{}, err
 			}
 		}

@@ -35,6 +35,7 @@ import (
 	"sync"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/roots"
 	"kamino.dev/kamino/agent/runtimes"
 )
 
@@ -167,6 +168,7 @@ type verdict struct {
 
 type look struct {
 	disk   *disk.Disk
+	roots  roots.Roots
 	o      Options
 	base   string
 	owners func() *owners // read when first needed
@@ -180,7 +182,7 @@ type look struct {
 }
 
 func newLook(d *disk.Disk, o Options) *look {
-	l := &look{disk: d, o: o, base: baseline(d)}
+	l := &look{disk: d, roots: roots.Of(d), o: o, base: baseline(d)}
 	l.owners = sync.OnceValue(func() *owners { return readOwners(d) })
 	l.layers = sync.OnceValue(func() runtimes.Layers {
 		layers, err := runtimes.ReadLayers(d)

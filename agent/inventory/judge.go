@@ -34,7 +34,7 @@ func (l *look) quick(name string, info fs.FileInfo) (verdict, bool) {
 	case info.Size() == 0:
 		return verdict{class: Generated}, true
 	}
-	if !runtimes.InStore(name) {
+	if !runtimes.InStore(l.roots.Usual(name)) {
 		return verdict{}, false
 	}
 	if l.layers().Holds(name) {
@@ -57,7 +57,7 @@ func (l *look) link(name string) verdict {
 	if at, err := l.disk.Whole().Follow(name); err == nil && l.disk.Whole().Exists(at) {
 		return verdict{class: Generated, lasts: true}
 	}
-	if runtimes.InStore(name) && l.layers().Holds(name) {
+	if runtimes.InStore(l.roots.Usual(name)) && l.layers().Holds(name) {
 		return verdict{class: Layer, lasts: true}
 	}
 	if _, ok := l.owners().find(name); ok {
@@ -78,7 +78,7 @@ type sums struct {
 
 // judge reads a regular file.
 func (l *look) judge(name string, info fs.FileInfo, buf []byte) verdict {
-	if g := generatedRow(name); g != nil && g.check == nil {
+	if g := generatedRow(l.roots.Usual(name)); g != nil && g.check == nil {
 		return verdict{class: Generated, lasts: true}
 	}
 	s, err := l.read(name, buf)
@@ -127,7 +127,7 @@ func (l *look) content(name string, s sums, load func() []byte) verdict {
 	if sum, ok := l.o.Shipped[name]; ok && sum == s.sha {
 		return verdict{class: Owned}
 	}
-	if runtimes.BlobDigest(name) == hex.EncodeToString(s.sha[:]) {
+	if runtimes.BlobDigest(l.roots.Usual(name)) == hex.EncodeToString(s.sha[:]) {
 		return verdict{class: Layer, holds: true}
 	}
 	why := "no package's"
@@ -145,7 +145,7 @@ func (l *look) content(name string, s sums, load func() []byte) verdict {
 	if l.o.Earlier.becomes(name, hex.EncodeToString(s.sha[:])) {
 		return verdict{class: Generated}
 	}
-	if g := generatedRow(name); g != nil {
+	if g := generatedRow(l.roots.Usual(name)); g != nil {
 		if g.check == nil {
 			return verdict{class: Generated}
 		}
@@ -172,7 +172,7 @@ func (l *look) read(name string, buf []byte) (s sums, err error) {
 	switch {
 	case owned && owner.kind == byMD5:
 		w = one
-	case owned && owner.kind == bySHA256, runtimes.BlobDigest(name) != "":
+	case owned && owner.kind == bySHA256, runtimes.BlobDigest(l.roots.Usual(name)) != "":
 		w = two
 	}
 	if s.size, err = copyBuffer(w, f, buf); err != nil {

@@ -11,41 +11,40 @@ import (
 	"golang.org/x/sys/unix"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/roots"
 )
 
-// Where containerd and docker keep images.
+// Where containerd and docker keep images, below their usual roots.
 const (
 	containerdDir   = "var/lib/containerd"
-	containerdBlobs = containerdDir + "/io.containerd.content.v1.content/blobs/sha256"
-	overlayDir      = containerdDir + "/io.containerd.snapshotter.v1.overlayfs"
+	containerdBlobs = containerdDir + "/" + blobsName
+	overlayDir      = containerdDir + "/" + overlayName
 	dockerDir       = "var/lib/docker"
-	dockerImages    = dockerDir + "/image/overlay2"
-	dockerLayers    = dockerDir + "/overlay2"
+	dockerImages    = dockerDir + "/" + imagesName
+	dockerLayers    = dockerDir + "/" + layersName
 
+	blobsName     = "io.containerd.content.v1.content/blobs/sha256"
+	overlayName   = "io.containerd.snapshotter.v1.overlayfs"
+	imagesName    = "image/overlay2"
+	layersName    = "overlay2"
 	metaName      = "io.containerd.metadata.v1.bolt/meta.db"
 	snapshotsName = "io.containerd.snapshotter.v1.*/metadata.db"
 )
 
-// containerdRoots are where containerd keeps its state: its default, Docker's own, a user's
-// (rootless), K3s', RKE2's and MicroK8s'.
-var containerdRoots = []string{containerdDir, dockerDir + "/containerd/daemon", "home/*/.local/share/containerd",
-	"var/lib/rancher/k3s/agent/containerd", "var/lib/rancher/rke2/agent/containerd", "var/snap/microk8s/common/var/lib/containerd"}
+// MetadataPath is where containerd keeps what containers were given, absolute, below its usual
+// root.
+const MetadataPath = "/" + containerdDir + "/" + metaName
 
-// MetadataPaths are patterns, absolute, of the databases in which containerd keeps what containers
-// were given; without the users' own, where a user may put what he likes beneath root's hands.
-func MetadataPaths() (all []string) {
-	for _, root := range containerdRoots {
-		if !strings.HasPrefix(root, "home/") {
-			all = append(all, "/"+root+"/"+metaName)
-		}
-	}
-	return all
+// containerdRoots are where containerd keeps its state, a user's own (rootless) too.
+func containerdRoots(d *disk.Disk) []string {
+	return append(roots.Of(d).Containerd, "home/*/.local/share/containerd")
 }
 
 // Stopped is nil if no containerd has one of the disk's databases open.
 func Stopped(d *disk.Disk) error {
-	metas, err1 := globs(d, containerdRoots, metaName)
-	snapshots, err2 := globs(d, containerdRoots, snapshotsName)
+	all := containerdRoots(d)
+	metas, err1 := globs(d, all, metaName)
+	snapshots, err2 := globs(d, all, snapshotsName)
 	err := errors.Join(err1, err2)
 	for _, name := range append(metas, snapshots...) {
 		f, oerr := openDatabase(d, name)
@@ -66,7 +65,7 @@ func Stopped(d *disk.Disk) error {
 
 // containerdContainers reads containerd's metadata: v1/NAMESPACE/containers/ID.
 func containerdContainers(d *disk.Disk) (all []Container, err error) {
-	files, err := globs(d, containerdRoots, metaName)
+	files, err := globs(d, containerdRoots(d), metaName)
 	for _, file := range files {
 		found, ferr := view(d, file, func(root *bucket) (all []Container, err error) {
 			v1, err := root.in("v1")
@@ -87,7 +86,7 @@ func containerdContainers(d *disk.Disk) (all []Container, err error) {
 
 // containerdLayers are the snapshots that are written to.
 func containerdLayers(d *disk.Disk) (all []Container, err error) {
-	files, err := globs(d, containerdRoots, snapshotsName)
+	files, err := globs(d, containerdRoots(d), snapshotsName)
 	for _, file := range files {
 		found, ferr := snapshots(d, file)
 		for _, s := range found {

@@ -14,7 +14,7 @@ import (
 // or cut: containers, layers and images are read, or an error tells why not.
 func FuzzContainerd(f *testing.F) {
 	d := disktest.New(f, nil)
-	root := containerdRoots[0]
+	root := containerdDir
 	meta := root + "/" + metaName
 	snapshotter := root + "/io.containerd.snapshotter.v1.overlayfs/metadata.db"
 	bucketOf := func(tx *bolt.Tx, names ...string) (b *bolt.Bucket, err error) {

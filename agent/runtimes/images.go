@@ -10,10 +10,11 @@ import (
 	"strings"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/roots"
 )
 
 // InStore reports whether a file lies where an image store of containerd's or docker's keeps blobs,
-// layers or records.
+// layers or records. The name is that below the usual root (roots.Roots.Usual).
 func InStore(name string) bool {
 	for _, dir := range []string{containerdDir, dockerImages, dockerLayers} {
 		if name != dir && disk.Under(name, dir) {
@@ -24,7 +25,7 @@ func InStore(name string) bool {
 }
 
 // BlobDigest is the SHA-256 in hex that a content store says a file has: its name. Empty: it is in
-// none.
+// none. The name is that below the usual root.
 func BlobDigest(name string) string {
 	dir, base := path.Split(name)
 	switch strings.TrimSuffix(dir, "/") {
@@ -40,28 +41,33 @@ type Layers map[string]bool
 
 // ReadLayers reads them. An error says of which store there are none, or not all.
 func ReadLayers(d *disk.Disk) (Layers, error) {
-	out := Layers{}
-	err := out.containerd(d)
-	return out, errors.Join(err, out.docker(d))
+	out, all := Layers{}, roots.Of(d)
+	var err error
+	for _, root := range all.Containerd {
+		err = errors.Join(err, out.containerd(d, root))
+	}
+	for _, root := range all.Docker {
+		err = errors.Join(err, out.docker(d, root))
+	}
+	return out, err
 }
 
 // Holds reports whether name lies in one of them.
 func (l Layers) Holds(name string) bool {
-	for _, top := range []string{overlayDir + "/snapshots/", dockerLayers + "/"} {
-		if rest, ok := strings.CutPrefix(name, top); ok {
-			id, _, _ := strings.Cut(rest, "/")
-			return l[top+id]
+	for i := strings.LastIndexByte(name, '/'); i > 0; i = strings.LastIndexByte(name[:i], '/') {
+		if l[name[:i]] {
+			return true
 		}
 	}
 	return false
 }
 
-func (l Layers) containerd(d *disk.Disk) error {
-	all, err := snapshots(d, overlayDir+"/metadata.db")
+func (l Layers) containerd(d *disk.Disk, root string) error {
+	all, err := snapshots(d, root+"/"+overlayName+"/metadata.db")
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	chains, err := imageChains(d)
+	chains, err := imageChains(d, root)
 	for _, s := range all {
 		if s.kind == kindCommitted && chains[s.chain()] {
 			l[s.dir] = true
@@ -72,8 +78,9 @@ func (l Layers) containerd(d *disk.Disk) error {
 
 // docker adds the layers of docker's images: a configuration, whose name is its digest, names the
 // layers, and layerdb says by their chain IDs where they are.
-func (l Layers) docker(d *disk.Disk) error {
-	configs, err := d.Glob(dockerImages + "/imagedb/content/sha256/*")
+func (l Layers) docker(d *disk.Disk, root string) error {
+	images, layers := root+"/"+imagesName, root+"/"+layersName
+	configs, err := d.Glob(images + "/imagedb/content/sha256/*")
 	if err != nil {
 		return err
 	}
@@ -85,9 +92,9 @@ func (l Layers) docker(d *disk.Disk) error {
 		}
 		for chain := range doc.chains() {
 			hex := strings.TrimPrefix(chain, "sha256:")
-			dir := dockerImages + "/layerdb/sha256/" + hex
+			dir := images + "/layerdb/sha256/" + hex
 			if id := d.Text(dir + "/cache-id"); id != "" && path.Base(id) == id && path.Base(hex) == hex {
-				l[dockerLayers+"/"+id] = true
+				l[layers+"/"+id] = true
 			}
 		}
 	}
@@ -96,8 +103,8 @@ func (l Layers) docker(d *disk.Disk) error {
 
 // imageChains are the chain IDs of all layers of all images that containerd knows, in any
 // namespace: v1/NAMESPACE/images/NAME/target has the digest of an index or a manifest.
-func imageChains(d *disk.Disk) (map[string]bool, error) {
-	targets, err := view(d, containerdDir+"/"+metaName, func(root *bucket) (all []string, err error) {
+func imageChains(d *disk.Disk, root string) (map[string]bool, error) {
+	targets, err := view(d, root+"/"+metaName, func(root *bucket) (all []string, err error) {
 		v1, err := root.in("v1")
 		err = errors.Join(err, v1.buckets(func(_ string, ns *bucket) error {
 			images, err := ns.in("images")
@@ -112,7 +119,7 @@ func imageChains(d *disk.Disk) (map[string]bool, error) {
 	})
 	chains := map[string]bool{}
 	for _, t := range targets {
-		follow(d, t, 0, chains)
+		follow(d, root+"/"+blobsName, t, 0, chains)
 	}
 	return chains, err
 }
@@ -129,12 +136,12 @@ type document struct {
 
 // follow adds the chain IDs of an image's layers. What is not there, such as manifests of other
 // architectures, has none.
-func follow(d *disk.Disk, digest string, depth int, chains map[string]bool) {
+func follow(d *disk.Disk, blobs, digest string, depth int, chains map[string]bool) {
 	hex, ok := strings.CutPrefix(digest, "sha256:")
 	if !ok || path.Base(hex) != hex || depth > 3 {
 		return
 	}
-	data, err := d.ReadFile(containerdBlobs+"/"+hex, disk.Small)
+	data, err := d.ReadFile(blobs+"/"+hex, disk.Small)
 	if err != nil || "sha256:"+hexSum(data) != digest {
 		return
 	}
@@ -143,11 +150,11 @@ func follow(d *disk.Disk, digest string, depth int, chains map[string]bool) {
 		return
 	}
 	for _, m := range doc.Manifests {
-		follow(d, m.Digest, depth+1, chains)
+		follow(d, blobs, m.Digest, depth+1, chains)
 	}
 	var config struct{ Digest string }
 	if json.Unmarshal(doc.Config, &config) == nil && config.Digest != "" {
-		follow(d, config.Digest, depth+1, chains)
+		follow(d, blobs, config.Digest, depth+1, chains)
 	}
 	maps.Copy(chains, doc.chains())
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/roots"
 )
 
 // Container is what a runtime's records know of one container, or of one writable layer.
@@ -62,13 +63,13 @@ func globs(d *disk.Disk, roots []string, pattern string) (all []string, err erro
 // the layer in DRIVER/ID, and init-id the one beneath it with the container's own /etc/hosts. The
 // containers' own directories are the rules' matter.
 func dockerContainers(d *disk.Disk) (all []Container, err error) {
-	mounts, err := d.Glob(dockerDir + "/image/*/layerdb/mounts/*")
+	mounts, err := globs(d, roots.Of(d).Docker, "image/*/layerdb/mounts/*")
 	for _, m := range mounts {
 		c := Container{About: "docker: container " + path.Base(m) + " (/" + m + ")", Dirs: []string{m}}
-		driver := strings.Split(m, "/")[4]
+		image := path.Dir(path.Dir(path.Dir(m))) // ROOT/image/DRIVER
 		for _, name := range []string{"mount-id", "init-id"} {
 			if id := d.Text(m + "/" + name); id != "" && path.Base(id) == id {
-				c.Dirs = append(c.Dirs, dockerDir+"/"+driver+"/"+id)
+				c.Dirs = append(c.Dirs, path.Join(path.Dir(path.Dir(image)), path.Base(image), id))
 			}
 		}
 		all = append(all, c)
@@ -80,7 +81,7 @@ func dockerContainers(d *disk.Disk) (all []Container, err error) {
 // storage/DRIVER-containers/containers.json and volatile-containers.json, lists of id, names and
 // layer; the layer is in DRIVER/LAYER.
 func storageContainers(d *disk.Disk) (all []Container, err error) {
-	files, err := globs(d, []string{"var/lib/containers/storage", "home/*/.local/share/containers/storage", "root/.local/share/containers/storage"}, "*-containers/*containers.json")
+	files, err := globs(d, append(roots.Of(d).Storage, "home/*/.local/share/containers/storage", "root/.local/share/containers/storage"), "*-containers/*containers.json")
 	for _, file := range files {
 		found, ferr := storageList(d, file)
 		all, err = append(all, found...), errors.Join(err, ferr)

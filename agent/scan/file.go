@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/roots"
 )
 
 // digest tells findings of one scan apart without telling what was found: short passwords could be
@@ -34,6 +35,7 @@ func (d digest) of(text []byte) string {
 // reader reads one file after the other.
 type reader struct {
 	matcher   *matcher
+	roots     roots.Roots
 	also      []string // Options.Also
 	vouched   func(name string) bool
 	unpacking *sync.Mutex
@@ -55,7 +57,7 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 		return s, err
 	}
 	defer f.Close()
-	software := packaged(j.name) && !under(j.name, r.also)
+	software := Software(r.roots, j.name) && !under(j.name, r.also)
 	in := &inside{reader: r, seen: &s, file: j.name, name: j.name, software: software, left: decodedMost, zips: decodedMost, told: map[string]bool{}, memory: r.memory}
 	if err := r.attributes(f, in); err != nil || !j.info.Mode().IsRegular() || j.info.Size() == 0 {
 		return s, err

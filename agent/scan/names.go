@@ -62,16 +62,17 @@ var names = []struct{ kind, pattern string }{
 	{"account-backup", "shadow.*"}, {"account-backup", "gshadow.*"}, {"account-backup", "passwd.bak"},
 }
 
-// byName judges a file by where it is and what it is called. Empty files hold nothing.
-func byName(name string, info fs.FileInfo) (Finding, bool) {
+// byName judges a file by where it is, with its runtime's usual root, and what it is called. Empty
+// files hold nothing.
+func byName(name, usual string, info fs.FileInfo) (Finding, bool) {
 	if info.IsDir() || info.Mode().IsRegular() && info.Size() == 0 {
 		return Finding{}, false
 	}
 	for _, t := range trees {
-		if name == t.dir && info.Mode()&fs.ModeSymlink != 0 {
+		if usual == t.dir && info.Mode()&fs.ModeSymlink != 0 {
 			break // the place is elsewhere; the link itself tells nothing
 		}
-		if disk.Under(name, t.dir) && !allowed(name, t.allow) {
+		if disk.Under(usual, t.dir) && !allowed(usual, t.allow) {
 			return Finding{Kind: "sensitive-place", Path: name, Detail: "nothing may be left in /" + t.dir + " but what is known to be harmless"}, true
 		}
 	}

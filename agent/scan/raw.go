@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/roots"
 )
 
 // Raw scans every byte of a block device or image file: what was deleted, what a file's last block
@@ -77,7 +78,7 @@ func (k *known) learn(ctx context.Context, d *disk.Disk, o Options) error {
 	}
 	defer d.Close()
 	m, _ := newMatcher(o.Facts)
-	buf, in := make([]byte, chunk+overlap), ofRaw()
+	buf, in, found := make([]byte, chunk+overlap), ofRaw(), roots.Of(d)
 	err = d.Walk(".", func(name string, info fs.FileInfo) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -91,7 +92,7 @@ func (k *known) learn(ctx context.Context, d *disk.Disk, o Options) error {
 		}
 		defer f.Close()
 		_, err = m.data(f, buf, in, func(h hit) {
-			if packaged(name) || o.Allow != nil && o.Allow(h.kind, name) {
+			if Software(found, name) || o.Allow != nil && o.Allow(h.kind, name) {
 				k.texts[sha256.Sum256(h.text)] = true
 			}
 		})

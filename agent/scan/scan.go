@@ -22,6 +22,7 @@ import (
 	"sync"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/roots"
 )
 
 // Finding is one thing that must not be there. Detail never holds the secret, only what identifies
@@ -126,7 +127,7 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 	if o.Vouched == nil {
 		o.Vouched = func(string) bool { return false }
 	}
-	w := walk{disk: d, options: o, skip: skip, matcher: m, names: newNameMatcher(o.Facts), jobs: make(chan job, 256), result: Result{Skipped: skipped}}
+	w := walk{disk: d, roots: roots.Of(d), options: o, skip: skip, matcher: m, names: newNameMatcher(o.Facts), jobs: make(chan job, 256), result: Result{Skipped: skipped}}
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(w.work)
@@ -139,7 +140,7 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 	}
 	err = d.Walk(".", visit)
 	for _, name := range o.Also {
-		if err == nil && !o.Deep && packaged(name) {
+		if err == nil && !o.Deep && Software(w.roots, name) {
 			err = d.Walk(name, visit)
 		}
 	}
@@ -156,6 +157,7 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 // walk is one scan of a disk.
 type walk struct {
 	disk    *disk.Disk
+	roots   roots.Roots
 	options Options
 	skip    []string
 	matcher *matcher
@@ -176,7 +178,7 @@ type job struct {
 
 // visit judges what is there by its name, and leaves regular files' contents to the workers.
 func (w *walk) visit(name string, info fs.FileInfo) error {
-	software := !w.options.Deep && packaged(name) && !under(name, w.options.Also)
+	software := !w.options.Deep && Software(w.roots, name) && !under(name, w.options.Also)
 	if under(name, w.skip) || software && !leads(name, unpackaged) {
 		if info.IsDir() {
 			return fs.SkipDir
@@ -193,7 +195,7 @@ func (w *walk) visit(name string, info fs.FileInfo) error {
 		return nil // on the way to what people installed; or looked at before
 	}
 	var found []Finding
-	if f, ok := byName(name, info); ok {
+	if f, ok := byName(name, w.roots.Usual(name), info); ok {
 		found = append(found, f)
 	}
 	base := []byte(path.Base(name) + "   ")
@@ -217,7 +219,7 @@ func (w *walk) unvouched(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if !packaged(name) || under(name, w.options.Also) || under(name, w.skip) {
+		if !Software(w.roots, name) || under(name, w.options.Also) || under(name, w.skip) {
 			continue
 		}
 		info, err := w.disk.Lstat(name)
@@ -234,11 +236,12 @@ func (w *walk) unvouched(ctx context.Context) error {
 	return nil
 }
 
-// Software reports whether a file belongs to the trees that a scan skips.
-func Software(name string) bool { return packaged(name) }
-
-// packaged is whether name belongs to installed software.
-func packaged(name string) bool { return under(name, software) && !under(name, unpackaged) }
+// Software reports whether a file belongs to installed software, which a scan skips: packages'
+// files, and image layers in the stores of a disk's runtimes.
+func Software(r roots.Roots, name string) bool {
+	name = r.Usual(name)
+	return under(name, software) && !under(name, unpackaged)
+}
 
 // leads is whether one of dirs lies below name.
 func leads(name string, dirs []string) bool {
@@ -246,7 +249,7 @@ func leads(name string, dirs []string) bool {
 }
 
 func (w *walk) work() {
-	f := reader{matcher: w.matcher, also: w.options.Also, vouched: w.options.Vouched, unpacking: &w.unpacking, buf: make([]byte, chunk+overlap), memory: &scratch{}}
+	f := reader{matcher: w.matcher, roots: w.roots, also: w.options.Also, vouched: w.options.Vouched, unpacking: &w.unpacking, buf: make([]byte, chunk+overlap), memory: &scratch{}}
 	for j := range w.jobs {
 		seen, err := f.file(w.disk, j)
 		w.mu.Lock()

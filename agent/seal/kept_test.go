@@ -26,7 +26,7 @@ func TestOperatorsMounts(t *testing.T) {
 		"/var/lib/containerd/io.containerd.content.v1.content": false, "/var/lib/kubelet/device-plugins": false,
 	} {
 		t.Run(point, func(t *testing.T) {
-			if host.Below(point, Unmounted) != theirs {
+			if host.Below(point, unmounted) != theirs {
 				t.Errorf("%s: kubelet's or a runtime's: %v", point, !theirs)
 			}
 		})

@@ -10,13 +10,16 @@ import (
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/host"
+	"kamino.dev/kamino/agent/roots"
 )
 
 // Unmounted are patterns of the directories in which kubelet and the runtimes themselves mount:
 // volumes and root directories of pods. What is mounted below is unmounted once they are stopped,
 // and they mount what they need when they start. Whatever else is mounted below /var/lib, a data
 // disk for docker's volumes say, is its operator's, and nobody would mount it again.
-var Unmounted = []string{"/var/lib/kubelet/pods", "/var/lib/kubelet/plugins", "/var/lib/containerd/io.containerd.snapshotter.v1.*", "/var/lib/containerd/tmpmounts",
+func Unmounted(d *disk.Disk) []string { return roots.Of(d).Expand(unmounted) }
+
+var unmounted = []string{"/var/lib/kubelet/pods", "/var/lib/kubelet/plugins", "/var/lib/containerd/io.containerd.snapshotter.v1.*", "/var/lib/containerd/tmpmounts",
 	"/var/lib/docker/containers", "/var/lib/docker/rootfs", "/var/lib/docker/overlay2", "/var/lib/docker/fuse-overlayfs", "/var/lib/docker/overlay",
 	"/var/lib/docker/aufs", "/var/lib/docker/btrfs", "/var/lib/docker/devicemapper", "/var/lib/docker/vfs", "/var/lib/docker/zfs"}
 
@@ -263,10 +266,16 @@ func zeroSwaps(ctx context.Context, d *disk.Disk) error {
 	return nil
 }
 
-// rules are the configured ones, with the swap files of this disk.
+// rules are the configured ones, with this disk's swap files and the directories in which its
+// kubelets and runtimes keep their state.
 func (o Options) rules(d *disk.Disk) []Rule {
-	all := o.Config.rules()
+	all, found := o.Config.rules(), roots.Of(d)
 	for i := range all {
+		if all[i].Group != configured {
+			for _, list := range []*[]string{&all[i].Paths, &all[i].Keep, &all[i].Shared} {
+				*list = found.Expand(*list)
+			}
+		}
 		if all[i].ID == "swap" {
 			all[i].Paths = append(slices.Clone(all[i].Paths), swapFiles(d, o.Swaps)...)
 		}

@@ -22,7 +22,7 @@ func Rehearse(ctx context.Context, d *disk.Disk, o Options) error {
 	}
 	live := d.Live()
 	return within(d, func(d *disk.Disk) error {
-		if err := permit(d, o, Unmounted); err != nil {
+		if err := permit(d, o, Unmounted(d)); err != nil {
 			return err
 		}
 		if !live { // on a running node they are removed by their runtimes first

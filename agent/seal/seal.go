@@ -95,7 +95,7 @@ func planOf(d *disk.Disk, o Options) ([]Step, error) {
 
 // Permit is nil if the disk may be sealed. Nothing is changed, no service need be stopped.
 func Permit(d *disk.Disk, o Options) error {
-	return within(d, func(own *disk.Disk) error { return permit(own, o, Unmounted) })
+	return within(d, func(own *disk.Disk) error { return permit(own, o, Unmounted(own)) })
 }
 
 // permit is Permit for a disk on which nothing is mounted any more below the directories unmounted.

@@ -130,7 +130,7 @@ func runtimeRules() []Rule {
 				"/var/lib/nerdctl/*/names/*", "/var/lib/nerdctl/*/etchosts/*", "/var/lib/buildkit/*", "/var/lib/docker/buildkit/*", "/var/lib/docker/plugins/*/config.json"},
 			Why: "containerd makes a new UUID when the file is missing; build caches and records of containers are the donor's"},
 		{ID: "containerd-metadata", Group: group, Action: Edit, Phase: Donor, Rewrite: compactBolt,
-			Paths: runtimes.MetadataPaths(),
+			Paths: []string{runtimes.MetadataPath},
 			Why:   "the database keeps its images; its free pages, with what removed containers were given, go"},
 		{ID: "docker-identity", Group: group, Action: Remove, Phase: Donor, Secret: true,
 			Paths: []string{"/etc/docker/key.json", "/var/lib/docker/engine-id", "/var/lib/docker/swarm/*"}, Why: "identity and swarm keys of the donor's engine"},

@@ -14,6 +14,7 @@ import (
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/inventory"
+	"kamino.dev/kamino/agent/roots"
 	"kamino.dev/kamino/agent/runtimes"
 	"kamino.dev/kamino/agent/scan"
 )
@@ -75,7 +76,6 @@ func inventoryOf(ctx context.Context, d *disk.Disk, o Options) (*inventory.Resul
 	if err != nil {
 		return nil, err
 	}
-	look.Note = scan.Software
 	o.Estimate = true
 	plan, err := planOf(d, o)
 	if err != nil {
@@ -108,7 +108,6 @@ func left(ctx context.Context, d *disk.Disk, o Options) (*inventory.Result, erro
 	if err != nil {
 		return nil, err
 	}
-	look.Note = scan.Software
 	return inventory.Look(ctx, d, look)
 }
 
@@ -116,6 +115,8 @@ func left(ctx context.Context, d *disk.Disk, o Options) (*inventory.Result, erro
 func (o Options) looking(d *disk.Disk) (inventory.Options, error) {
 	look := inventory.Options{Gone: map[string]bool{}, Becomes: map[string][]byte{}, Shipped: map[string][32]byte{},
 		Known: slices.Clone(o.Config.Verify.Known), Earlier: o.Earlier, Agent: o.Agent}
+	found := roots.Of(d)
+	look.Note = func(name string) bool { return scan.Software(found, name) }
 	dirs, err := asides(d)
 	if err != nil {
 		return look, err
