@@ -331,3 +331,54 @@ func zeros(r io.Reader) bool {
 		}
 	}
 }
+
+// HasSwap reports whether a source of fstab(5) is a swap partition of this disk.
+func (d *Disk) HasSwap(source string) bool {
+	devices, err := d.Devices()
+	if err != nil {
+		return false
+	}
+	var dev uint64
+	var st unix.Stat_t
+	if at := tagged(source); at != "" && unix.Stat(at, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK {
+		dev = st.Rdev
+	}
+	return slices.ContainsFunc(devices.Partitions, func(p Partition) bool {
+		if p.Holds != HoldsSwap {
+			return false
+		}
+		id, label := swapNames(p.Device)
+		return dev != 0 && p.dev == dev || source == "UUID="+id || label != "" && source == "LABEL="+label
+	})
+}
+
+// tagged is the name of a device that a source of fstab(5) has where udev makes links.
+func tagged(source string) string {
+	for tag, dir := range map[string]string{"UUID=": "by-uuid", "LABEL=": "by-label", "PARTUUID=": "by-partuuid", "PARTLABEL=": "by-partlabel"} {
+		if value, ok := strings.CutPrefix(source, tag); ok && value != "" && path.Base(value) == value {
+			return path.Join(devfs, "disk", dir, value)
+		}
+	}
+	if strings.HasPrefix(source, devfs+"/") {
+		return path.Clean(source)
+	}
+	return ""
+}
+
+// swapNames are the UUID and the label in the header of a swap partition: behind 1024 bytes and
+// three numbers, of 16 bytes each (include/linux/swap.h).
+func swapNames(device string) (id, label string) {
+	const at = 1024 + 12
+	head := make([]byte, at+32)
+	f, err := os.Open(device)
+	if err != nil {
+		return "", ""
+	}
+	defer f.Close()
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return "", ""
+	}
+	u := head[at : at+16]
+	name, _, _ := bytes.Cut(head[at+16:], []byte{0})
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]), string(name)
+}

@@ -276,8 +276,13 @@ func (o Options) rules(d *disk.Disk) []Rule {
 				*list = found.Expand(*list)
 			}
 		}
-		if all[i].ID == "swap" {
+		switch all[i].ID {
+		case "swap":
 			all[i].Paths = append(slices.Clone(all[i].Paths), swapFiles(d, o.Swaps)...)
+		case absentDisks:
+			var named []string
+			all[i].Paths, named = absent(d)
+			all[i].Why = strings.Join(named, ", ") + ": " + all[i].Why
 		}
 	}
 	return all

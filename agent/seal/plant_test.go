@@ -126,7 +126,7 @@ var plants = map[string]map[string]string{
 	"other-logs":         {"var/log/app/app.log": "token: abcdef.0123456789abcdef\n"},
 	"records":            {"var/lib/plocate/plocate.db": "names\n"},
 	"etc-history":        {"etc/.git/objects/aa/bb": "password = Pa55w0rd1234\n"},
-	"control-plane":      nil, "workload-data": nil, "disk-keys": nil, "storage-credentials": nil, "fstab-credentials": nil, "endpoint-protection": nil, "plain-credentials": nil, // refuse
+	"control-plane":      nil, "workload-data": nil, "disk-keys": nil, "storage-credentials": nil, "fstab-credentials": nil, absentDisks: nil, "endpoint-protection": nil, "plain-credentials": nil, // refuse
 	"kept": {"usr/bin/kubelet": "program\n", "home/u/notes": "plain\n", "etc/cloud/cloud.cfg": "x\n"}, // no rule's
 }
 

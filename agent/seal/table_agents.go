@@ -90,6 +90,8 @@ func dataRules() []Rule {
 			Why:   "what the donor recorded of its own disks"},
 		{ID: "mdadm", Group: group, Action: Edit, Phase: Donor, Change: dropArrays, Paths: []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"},
 			Why: "arrays of the donor's data disks, by UUID; arrays are found by their superblocks without"},
+		{ID: absentDisks, Group: group, Action: Check, Phase: Donor, Paths: absentPlaces,
+			Why: "a clone does not have this disk: its boot waits 90 seconds for it and may stop in emergency mode; add nofail to the line, or remove it"},
 		{ID: "fstab-credentials", Group: group, Action: Check, Phase: Donor, Only: mountsWithPassword, Paths: []string{"/etc/fstab", "/etc/auto.*", "/etc/systemd/system/*.mount"},
 			Why: "a password among the options of a mount: use credentials= with a file that the first boot writes, or an identity"},
 	}
