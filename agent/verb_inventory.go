@@ -122,7 +122,7 @@ func (v *sealVerb) surveyed(ctx context.Context, d *disk.Disk, o *seal.Options) 
 		v.log.Info("the files were checked before the drain")
 		return nil
 	}
-	defer sparing()()
+	defer sparing(besideNode)()
 	index, err := seal.Survey(ctx, d, *o)
 	if index == nil {
 		return err
@@ -184,18 +184,25 @@ func saveIndex(d *disk.Disk, index *inventory.Index) error {
 	return d.WriteFile(indexPath, b.Bytes(), 0o600)
 }
 
-// sparing keeps the inventory small beside a running node: its indexes take some 20 MB for 200,000
-// files, and the collector works harder than it would by itself to keep the rest from growing. The
-// function that it returns ends that.
-func sparing() func() {
-	usual := debug.SetMemoryLimit(36 << 20)
+// How much memory the collector keeps to, as far as it can: of the inventory beside a running node,
+// whose indexes take some 20 MB for 200,000 files; of the seal, whose two looks keep the names of
+// unknown files as well, so that it stays below 128 MiB with 120,000 of them.
+const (
+	besideNode = 36 << 20
+	ofSeal     = 96 << 20
+)
+
+// sparing has the collector work harder than it would by itself. The function that it returns ends
+// that.
+func sparing(most int64) func() {
+	usual := debug.SetMemoryLimit(most)
 	return func() { debug.SetMemoryLimit(usual) }
 }
 
 // verifyInventory is verify --inventory: it prints the unknown, and writes what a policy would have
 // to allow.
 func (v *sealVerb) verifyInventory(ctx context.Context, d *disk.Disk, o seal.Options, allow string) error {
-	defer sparing()()
+	defer sparing(besideNode)()
 	if d.Live() {
 		v.yield()
 	}

@@ -172,6 +172,7 @@ func hostName() string {
 }
 
 func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
+	defer sparing(ofSeal)()
 	o, err := v.options(ctx, d)
 	if err != nil {
 		return err

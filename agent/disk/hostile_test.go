@@ -183,3 +183,21 @@ func TestDeepTree(t *testing.T) {
 		t.Errorf("remove it: %v", err)
 	}
 }
+
+// TestAnothersSwap: the swap file and the loop devices' files of a worker, of which the kernel tells
+// and which are not seen in the container where a disk is attached, are nothing of that disk's. On
+// the running system's own root such a name is an error.
+func TestAnothersSwap(t *testing.T) {
+	const name = "/swapfile-of-the-worker"
+	if _, seen, err := hostileDisk(t).statKernels(name); seen || err != nil {
+		t.Errorf("attached: %v, %v", seen, err)
+	}
+	live, err := Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	if _, _, err := live.statKernels(name); err == nil {
+		t.Error("live: no error")
+	}
+}

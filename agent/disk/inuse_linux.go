@@ -32,19 +32,29 @@ func (d *Disk) Swaps() ([]string, error) {
 	}
 	var own []string
 	for _, name := range parseSwaps(string(text)) {
-		var st unix.Stat_t
-		if err := unix.Stat(name, &st); err != nil {
+		st, seen, err := d.statKernels(name)
+		if err != nil {
 			return nil, fmt.Errorf("stat swap %s: %w", name, err)
 		}
 		dev := st.Dev
 		if st.Mode&unix.S_IFMT == unix.S_IFBLK {
 			dev = st.Rdev
 		}
-		if within(sysfs, l.top.dev, dev) {
+		if seen && within(sysfs, l.top.dev, dev) {
 			own = append(own, name)
 		}
 	}
 	return own, nil
+}
+
+// statKernels describes what the kernel calls name. It is the running system's name: on a disk that
+// lies elsewhere, and perhaps in a container, what is not seen is not on that disk.
+func (d *Disk) statKernels(name string) (st unix.Stat_t, seen bool, err error) {
+	err = unix.Stat(name, &st)
+	if errors.Is(err, fs.ErrNotExist) && !d.Live() {
+		return st, false, nil
+	}
+	return st, err == nil, err
 }
 
 // parseSwaps reads proc(5)'s swaps: a line of headings, then "/dev/sda2 partition 524284 0 -2".
@@ -69,10 +79,11 @@ func (l Loop) Shows(info fs.FileInfo) bool {
 	return ok && (inode{st.Dev, st.Ino}) == l.file
 }
 
-// Loops are the loop devices in use. The kernel tells a device's file by inode (LOOP_GET_STATUS64,
+// Loops are the loop devices in use, but for those of which neither device nor file is seen from
+// where a disk lies that is not the running system's. The kernel tells a device's file by inode (LOOP_GET_STATUS64,
 // loop(4)): the name in sysfs is the one by which it was opened, perhaps by a link, in a bind
 // mount, or in another mount namespace.
-func Loops() ([]Loop, error) {
+func (d *Disk) Loops() ([]Loop, error) {
 	found, err := filepath.Glob(sysfs + "/block/loop*/loop/backing_file")
 	if err != nil {
 		return nil, err
@@ -89,8 +100,11 @@ func Loops() ([]Loop, error) {
 		if terr != nil {
 			continue // detached since
 		}
-		var st unix.Stat_t
-		if serr := unix.Stat(strings.TrimRight(string(text), "\n"), &st); serr != nil {
+		st, seen, serr := d.statKernels(strings.TrimRight(string(text), "\n"))
+		if serr == nil && !seen {
+			continue
+		}
+		if serr != nil {
 			return nil, fmt.Errorf("find the file of %s: %w", l.Device, errors.Join(err, serr))
 		}
 		l.file = inode{st.Dev, st.Ino}

@@ -53,14 +53,14 @@ func (r *Result) groups(depth int) []Group {
 	return out
 }
 
-// roots hold every kind of thing on any system: a line for one of them as a whole would say
+// topDirs hold every kind of thing on any system: a line for one of them as a whole would say
 // nothing.
-var roots = []string{".", "etc", "usr", "var", "var/lib", "opt", "home", "usr/local"}
+var topDirs = []string{".", "etc", "usr", "var", "var/lib", "opt", "home", "usr/local"}
 
 // top is the highest directory above a file below which nothing is known, or the file's own.
 func (r *Result) top(name string) (dir string, whole bool) {
 	dir = path.Dir(name)
-	for at := dir; !slices.Contains(roots, at) && !r.settled[keyOf(at)]; at = path.Dir(at) {
+	for at := dir; !slices.Contains(topDirs, at) && !r.settled[keyOf(at)]; at = path.Dir(at) {
 		dir, whole = at, true
 	}
 	return dir, whole

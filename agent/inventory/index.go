@@ -31,6 +31,7 @@ type Index struct {
 	Count int    `json:"count"`
 
 	known []mark
+	last  bool // no further look follows
 }
 
 // Indexed is a file of which the index keeps the name.
@@ -73,6 +74,9 @@ func stampOf(info fs.FileInfo) uint64 {
 
 func (x *Index) add(name string, stamp uint64, v verdict) {
 	if v.digest != "" {
+		if x.last {
+			return
+		}
 		x.Files[name] = Indexed{v.digest, v.why, v.class, stamp}
 		return
 	}
@@ -110,15 +114,22 @@ func (x *Index) seen(name string, info fs.FileInfo) (verdict, bool) {
 	return verdict{class: class, holds: (class == Owned || class == Layer) && info.Mode().IsRegular(), lasts: true}, true
 }
 
-// Vouches reports whether a file was a package's or an image layer's as it is. A nil Index vouches
-// for none.
-func (x *Index) Vouches(name string) bool {
-	if x == nil {
-		return false
+// Forget gives back an index's memory. It fits no disk any more.
+func (x *Index) Forget() {
+	if x != nil {
+		*x = Index{}
 	}
-	k := keyOf(name)
-	i, ok := slices.BinarySearchFunc(x.known, k, func(m mark, k key) int { return m.key.compare(k) })
-	return ok && (x.known[i].class == Owned || x.known[i].class == Layer)
+}
+
+// Vouched tells the files that were a package's or an image layer's as they are. It keeps nothing
+// of the unknown ones.
+func (x *Index) Vouched() func(name string) bool {
+	known := x.known
+	return func(name string) bool {
+		k := keyOf(name)
+		i, ok := slices.BinarySearchFunc(known, k, func(m mark, k key) int { return m.key.compare(k) })
+		return ok && (known[i].class == Owned || known[i].class == Layer)
+	}
 }
 
 // Fits reports whether a look by an agent of this version can go on from an index: the packages and

@@ -88,6 +88,8 @@ type Options struct {
 	Known []Known
 	// Earlier is a former look at the same disk by the same agent; nil, and everything is read.
 	Earlier *Index
+	// Last says that no further look follows, whose index would have to keep the unknown files.
+	Last bool
 	// Agent is this program's version: an Index of another one is not used.
 	Agent string
 }
@@ -98,6 +100,8 @@ type Result struct {
 	Unknown []File // sorted by path
 	// Unexplained is Unknown with what the policy allows.
 	Unexplained []File
+	// Torn are files of packages whose installation did not end, with the reason, sorted.
+	Torn []string
 	// Noted are the files that Options.Note asked for and for whose content neither a package nor
 	// an image vouches.
 	Noted []string
@@ -163,7 +167,8 @@ type verdict struct {
 	why    string
 	holds  bool // a package's or a layer's own place: its directory is not wholly unknown
 	read   bool
-	lasts  bool // goes into the index
+	lasts  bool   // goes into the index
+	torn   string // why its package's installation did not end
 }
 
 type look struct {
@@ -195,7 +200,7 @@ func newLook(d *disk.Disk, o Options) *look {
 		l.o.Earlier = nil
 	}
 	l.out = Result{Counts: map[Class]Count{}, settled: map[key]bool{}}
-	l.index = Index{Agent: o.Agent, Base: l.base, Files: map[string]Indexed{}}
+	l.index = Index{Agent: o.Agent, Base: l.base, Files: map[string]Indexed{}, last: o.Last}
 	return l
 }
 
@@ -228,6 +233,9 @@ func (l *look) settle(name string, info fs.FileInfo, v verdict) {
 	l.count(v.class, Count{1, info.Size()})
 	if v.read {
 		l.out.Read++
+	}
+	if v.torn != "" {
+		l.out.Torn = append(l.out.Torn, "/"+disk.Shown(name)+" "+v.torn)
 	}
 	if v.holds {
 		l.mark(name)
@@ -265,6 +273,7 @@ func (l *look) fail(err error) {
 
 func (l *look) result() *Result {
 	r := &l.out
+	slices.Sort(r.Torn)
 	slices.SortFunc(r.Unknown, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	r.allow(l.o.Known)
 	l.index.finish()

@@ -87,6 +87,7 @@ func rpmHeaders(d *disk.Disk, name string, visit func(header) error) error {
 // github.com/rpm-software-management/rpm.
 const (
 	rpmFileModes   = 1030
+	rpmProvides    = 1047
 	rpmFileDigests = 1035
 	rpmFileFlags   = 1037
 	rpmDirIndexes  = 1116

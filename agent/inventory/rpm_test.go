@@ -147,3 +147,33 @@ func FuzzHeader(f *testing.F) {
 		}
 	})
 }
+
+// TestRPMTwice: rpm's database between the installation of a package's new version and the removal
+// of the old one, as a transaction that ended half-way leaves it. Versions of kernels, and of what
+// says so, lie beside each other.
+func TestRPMTwice(t *testing.T) {
+	d := rpmTree(t, 1)
+	if what, err := Unfinished(d); err != nil || len(what) > 0 {
+		t.Fatalf("%q, %v", what, err)
+	}
+	top := t.TempDir()
+	for name, provides := range map[string]string{"tool9": "", "kernel6": "", "driver": "Provides: installonlypkg(kernel-module)\n"} {
+		for version := range 2 {
+			spec := fmt.Sprintf("Name: %s\nVersion: %d\nRelease: 1\nSummary: x\nLicense: none\nBuildArch: noarch\n%s%%description\nx\n%%files\n", name, version+1, provides)
+			at := filepath.Join(top, fmt.Sprintf("%s-%d.spec", name, version))
+			if err := os.WriteFile(at, []byte(spec), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			runTool(t, "rpmbuild", "--quiet", "-bb", "--define", "_topdir "+filepath.Join(top, "build"), at)
+		}
+	}
+	built, err := filepath.Glob(filepath.Join(top, "build/RPMS/noarch/*.rpm"))
+	if err != nil || len(built) != 6 {
+		t.Fatalf("%q, %v", built, err)
+	}
+	runTool(t, "rpm", append([]string{"--root", d.Dir(), "--dbpath", "/var/lib/rpm", "-i", "--force", "--nodeps", "--nosignature", "--noplugins"}, built...)...)
+	what, err := Unfinished(d)
+	if err != nil || len(what) != 1 || !strings.Contains(what[0], "tool9 is installed in the versions 1-1 and 2-1") {
+		t.Errorf("%q, %v", what, err)
+	}
+}

@@ -76,7 +76,11 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.add(r.matcher, j.name, "", relevant(hits, software || program(j.name, head.bytes())))
+	// What an initial file system holds is judged by its members: programs for the most part.
+	members := isCPIO(head.bytes())
+	if !members {
+		s.add(r.matcher, j.name, "", relevant(hits, software || program(j.name, head.bytes())))
+	}
 	if kind, why := byShape(j.name, j.info, head.bytes(), func(limit int) []byte {
 		data, _ := io.ReadAll(io.NewSectionReader(f, 0, int64(limit))) // what cannot be read is taken for a key store
 		return data
@@ -86,6 +90,9 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 	if packed(head.bytes()) {
 		defer in.alone()()
 		in.scan(f, head.bytes())
+		if members && len(in.told) > 0 { // not all of it was read
+			s.add(r.matcher, j.name, "", relevant(hits, true))
+		}
 	}
 	return s, nil
 }

@@ -12,6 +12,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 
 	"kamino.dev/kamino/agent/disk"
 )
@@ -112,7 +113,7 @@ func (in *inside) look(r *bufio.Reader, name, where string, scanned bool, depth 
 	}
 	e := encoded(head)
 	switch {
-	case (e != nil || isTar(head) || isZip(head)) && depth == deepest:
+	case (e != nil || isTar(head) || isZip(head) || isCPIO(head)) && depth == deepest:
 		in.tell(tooDeep)
 	case e != nil:
 		plain, release, err := e.open(r)
@@ -124,12 +125,12 @@ func (in *inside) look(r *bufio.Reader, name, where string, scanned bool, depth 
 		in.look(bufio.NewReaderSize(&bounded{plain, in}, 64<<10), name, where+"in its "+e.name+" text, ", false, depth+1)
 	case isTar(head):
 		in.tar(tar.NewReader(r), name, where, scanned, depth+1)
-	case isCPIO(head) && scanned:
-		if err := skipCPIO(r); err != nil {
+	case isCPIO(head):
+		if err := in.cpio(r, name, where, depth+1); err != nil {
 			in.tell(err.Error())
 			return
 		}
-		in.look(r, name, where, true, depth)
+		in.look(r, name, where, scanned, depth)
 	case isZip(head) && depth > 0:
 		in.zipWithin(r, name, where, depth+1)
 	case !scanned:
@@ -144,13 +145,13 @@ func (in *inside) stream(r io.Reader, head []byte, name, where string, depth int
 	}
 	defer func(was string) { in.name = was }(in.name)
 	in.name = name
-	quiet := in.software || program(name, head) || in.zipped && !slices.Contains(settings, path.Ext(name))
+	examples := in.software || program(name, head) || in.zipped && !slices.Contains(settings, path.Ext(name))
 	var hits []hit
 	_, err := in.reader.matcher.stream(r, *buf, in, depth, func(h hit) { hits = append(hits, h) })
-	if kind := bareKind(head); kind != "" && len(head) < headSize {
+	if kind := bareKind(head); kind != "" && len(head) < headSize && !under(in.file, quiet) {
 		hits = append(hits, hit{kind: kind, text: bytes.TrimSpace(head), prose: true})
 	}
-	in.seen.add(in.reader.matcher, in.file, where, relevant(hits, quiet))
+	in.seen.add(in.reader.matcher, in.file, where, relevant(hits, examples))
 	if err != nil {
 		in.tell(err.Error())
 	}
@@ -239,13 +240,15 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// skipCPIO reads an archive of the form "newc" to its end, and the zeros behind it.
-func skipCPIO(r *bufio.Reader) error {
+// cpio visits the members of an archive of the form "newc", to its end and the zeros behind it.
+// What is read on is behind the archive.
+func (in *inside) cpio(r *bufio.Reader, name, where string, depth int) error {
+	cut := errors.New("a cpio archive that is cut short")
 	const headerSize, sizeAt, nameAt = 110, 54, 94
 	for {
 		head := make([]byte, headerSize)
 		if _, err := io.ReadFull(r, head); err != nil || !isCPIO(head) {
-			return errors.New("a cpio archive that is cut short")
+			return cut
 		}
 		size, err := strconv.ParseUint(string(head[sizeAt:sizeAt+8]), 16, 32)
 		if err != nil {
@@ -256,14 +259,19 @@ func skipCPIO(r *bufio.Reader) error {
 		if err != nil || length > longest {
 			return errors.New("cpio: a name's length is wrong")
 		}
-		name := make([]byte, length+-(headerSize+length)&3)
-		if _, err := io.ReadFull(r, name); err != nil {
-			return errors.New("a cpio archive that is cut short")
+		text := make([]byte, length+-(headerSize+length)&3)
+		if _, err := io.ReadFull(r, text); err != nil {
+			return cut
 		}
-		if _, err := io.CopyN(io.Discard, r, int64(size+-size&3)); err != nil {
-			return errors.New("a cpio archive that is cut short")
+		member, _, _ := strings.Cut(string(text), "\x00")
+		content := io.LimitedReader{R: r, N: int64(size)}
+		if member != "TRAILER!!!" && size > 0 {
+			in.look(bufio.NewReader(&content), path.Join(name, member), where+"in "+short(member)+", ", false, depth)
 		}
-		if bytes.HasPrefix(name, []byte("TRAILER!!!\x00")) {
+		if _, err := io.CopyN(io.Discard, r, content.N+int64(-size&3)); err != nil {
+			return cut
+		}
+		if member == "TRAILER!!!" {
 			break
 		}
 	}

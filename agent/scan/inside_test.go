@@ -179,3 +179,49 @@ func TestMemory(t *testing.T) {
 		t.Errorf("16 files with a dictionary of %d MiB take %d MiB", windowMost>>20, grown)
 	}
 }
+
+func cpioOf(members ...string) string {
+	pad := func(s string) string { return s + strings.Repeat("\x00", -len(s)&3) }
+	all := ""
+	for m := range slices.Chunk(append(members, "TRAILER!!!", ""), 2) {
+		head := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", 1, 0o100600, 0, 0, 1, 0, len(m[1]), 0, 0, 0, 0, len(m[0])+1, 0)
+		all += pad(head+m[0]+"\x00") + pad(m[1])
+	}
+	return all
+}
+
+// TestInitialFileSystem: an initial file system is judged by its members: texts in kernel modules
+// are no secrets, however it and they are packed, and what lies beside them is found, once.
+func TestInitialFileSystem(t *testing.T) {
+	module := "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 100) + "token: 0x%06x, r_key\x00password=Pa55w0rd1234\x00"
+	var compressed bytes.Buffer
+	w, err := xz.NewWriter(&compressed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, w, module, w)
+	clean := []string{"usr/lib/modules/6.1.0/kernel/mlx5_ib.ko", module, "usr/lib/modules/6.1.0/kernel/x.ko.xz", compressed.String(), "usr/bin/sh", module, "init", "#!/bin/sh\nexec run\n"}
+	early := cpioOf("kernel/x86/microcode/GenuineIntel.bin", "microcode")
+	early += strings.Repeat("\x00", -len(early)&511)
+	for how, pack := range map[string]func(members ...string) string{
+		"plain": cpioOf, "gzip": func(m ...string) string { return gzipOf(t, cpioOf(m...)) }, "gzip behind microcode": func(m ...string) string { return early + gzipOf(t, cpioOf(m...)) },
+		"plain behind microcode": func(m ...string) string { return early + cpioOf(m...) },
+	} {
+		for what, c := range map[string]struct {
+			members []string
+			kinds   string
+		}{
+			"clean": {clean, ""}, "a key": {append(slices.Clone(clean), "etc/key.pem", pemKey), "private-key"},
+			"a password": {append(slices.Clone(clean), "etc/app.conf", "password = Pa55w0rd1234\n"), "secret"},
+		} {
+			r, err := Files(t.Context(), disktest.New(t, map[string]string{"boot/initrd.img-6.1.0-18-amd64": pack(c.members...)}), Options{})
+			var kinds []string
+			for _, f := range r.Findings {
+				kinds = append(kinds, f.Kind)
+			}
+			if err != nil || strings.Join(kinds, " ") != c.kinds || len(r.Skipped) > 0 {
+				t.Errorf("%s, %s: %v, %q, %v", what, how, r.Findings, r.Skipped, err)
+			}
+		}
+	}
+}

@@ -152,7 +152,7 @@ func blocked(d *disk.Disk, o Options, plan []Step, unmounted []string) error {
 	mounts = slices.DeleteFunc(mounts, func(m disk.Mount) bool {
 		return host.Below("/"+m.Point, unmounted)
 	})
-	loops, err := disk.Loops()
+	loops, err := d.Loops()
 	if err != nil {
 		return err
 	}

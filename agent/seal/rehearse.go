@@ -37,7 +37,7 @@ func Rehearse(ctx context.Context, d *disk.Disk, o Options) error {
 		if err := o.judge(d, r); err != nil {
 			return err
 		}
-		o.unvouched, o.vouched = r.Noted, r.Index
+		o.unvouched, o.vouched = r.Noted, r.Index.Vouched()
 		return rehearseScan(ctx, d, o)
 	})
 }

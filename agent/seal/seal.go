@@ -38,8 +38,8 @@ type Options struct {
 	// Estimate leaves out what only works, or only makes sense, once services are stopped.
 	Estimate bool
 
-	unvouched []string         // explain's
-	vouched   *inventory.Index // explain's
+	unvouched []string          // explain's
+	vouched   func(string) bool // explain's
 
 	// For tests of the seal itself: stop dead after this rule, as a power failure would; leave one
 	// rule out.
@@ -115,7 +115,7 @@ func permit(d *disk.Disk, o Options, unmounted []string) error {
 	if half, err := inventory.Unfinished(d); err != nil {
 		return err
 	} else if len(half) > 0 { // each clone would have it, and no patch works on one
-		return refusal("dpkg --configure -a && apt-get -f install on the donor, or choose another", "a change of packages is under way or was interrupted: %s", strings.Join(half[:min(len(half), 5)], ", "))
+		return refusal("finish it on the donor (dpkg --configure -a && apt-get -f install; dnf distro-sync), or choose another", "a change of packages is under way or was interrupted: %s", strings.Join(half[:min(len(half), 5)], ", "))
 	}
 	plan, err := planOf(d, o)
 	if err != nil {
@@ -373,7 +373,7 @@ func (o Options) Scan() scan.Options {
 		allowed = append(allowed, o.keeps(r)...)
 	}
 	return scan.Options{
-		Facts: scan.Facts(o.Facts), Seen: o.Seen, Unvouched: o.unvouched, Vouched: o.vouched.Vouches,
+		Facts: scan.Facts(o.Facts), Seen: o.Seen, Unvouched: o.unvouched, Vouched: o.vouched,
 		Allow: func(kind, name string) bool {
 			return slices.ContainsFunc(allowed, func(a Allowed) bool { return a.Kind == kind && covers(a.Path, name) })
 		},

@@ -108,6 +108,7 @@ func left(ctx context.Context, d *disk.Disk, o Options) (*inventory.Result, erro
 	if err != nil {
 		return nil, err
 	}
+	look.Last = true
 	return inventory.Look(ctx, d, look)
 }
 
@@ -188,6 +189,9 @@ func (o Options) judge(d *disk.Disk, r *inventory.Result) error {
 	for _, n := range r.Notes {
 		o.Log.Warn("inventory", "note", n)
 	}
+	if n := len(r.Torn); n > 0 {
+		return refusal("install their packages again on the donor, or choose another", "%d files of packages are not whole: %s", n, strings.Join(r.Torn[:min(n, 5)], ", "))
+	}
 	since := Since(d, r)
 	o.Log.Info("inventory", "files", r.Summary(), "read", r.Read, "unknown", o.Config.Verify.Unknown, "news", since)
 	if o.Config.Verify.Unknown == UnknownRefuse && len(r.Unknown) > 0 {
@@ -206,15 +210,27 @@ func explain(ctx context.Context, s *stage, d *disk.Disk, o *Options, receipt *R
 	if err := o.judge(d, r); err != nil {
 		return err
 	}
-	o.unvouched, o.vouched = r.Noted, r.Index
+	o.unvouched, o.vouched = r.Noted, r.Index.Vouched()
+	o.Earlier.Forget() // its memory is the scan's now
 	receipt.Policy = o.Config.Policy
 	receipt.Unknown = &Unknown{Mode: o.Config.Verify.Unknown, Count: len(r.Unknown), Digest: "sha256:" + r.Sum()}
 	var list bytes.Buffer
+	list.Grow(listSize(r.Unexplained))
 	fmt.Fprintf(&list, "# run %s\n", o.Run)
 	for _, f := range r.Unexplained {
-		list.WriteString(listed(f) + "\n")
+		list.WriteString(listed(f))
+		list.WriteByte('\n')
 	}
 	return s.apply("inventory", []Match{{Path: UnknownListPath, New: &Content{Data: list.Bytes(), Mode: 0o600}}})
+}
+
+// listSize is about how large the list of files becomes.
+func listSize(files []inventory.File) int {
+	n := 256
+	for _, f := range files {
+		n += len(f.Digest) + len(f.Path) + 8
+	}
+	return n
 }
 
 // Since says which of the unknown files were not unknown, or had another content, when the image
