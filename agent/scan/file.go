@@ -58,7 +58,7 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 	}
 	defer f.Close()
 	software := Software(r.roots, j.name) && !under(j.name, r.also)
-	in := &inside{reader: r, seen: &s, file: j.name, name: j.name, software: software, left: decodedMost, zips: decodedMost, told: map[string]bool{}, memory: r.memory}
+	in := &inside{reader: r, seen: &s, file: j.name, name: j.name, software: software, left: decodedMost, zips: decodedMost, sparse: decodedMost, told: map[string]bool{}, memory: r.memory}
 	if err := r.attributes(f, in); err != nil || !j.info.Mode().IsRegular() || j.info.Size() == 0 {
 		return s, err
 	}

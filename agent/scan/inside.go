@@ -37,6 +37,7 @@ type inside struct {
 	// Bytes that may still be decoded of zip files in archives. They take none of what is left for
 	// the archives, which would hide what is behind them; nested while one of them is looked at.
 	zips   int64
+	sparse int64 // the same of members of tar archives that have holes
 	nested bool
 	zipped bool // members of a zip file: mostly programs, so that prose counts in settings only
 	told   map[string]bool
@@ -122,7 +123,7 @@ func (in *inside) look(r *bufio.Reader, name, where string, scanned bool, depth 
 			return
 		}
 		defer release()
-		in.look(bufio.NewReaderSize(&bounded{plain, in}, 64<<10), name, where+"in its "+e.name+" text, ", false, depth+1)
+		in.look(bufio.NewReaderSize(&bounded{plain, in, &in.left}, 64<<10), name, where+"in its "+e.name+" text, ", false, depth+1)
 	case isTar(head):
 		in.tar(tar.NewReader(r), name, where, scanned, depth+1)
 	case isCPIO(head):
@@ -167,10 +168,27 @@ func (in *inside) tar(t *tar.Reader, name, where string, scanned bool, depth int
 			in.tell(err.Error())
 			return
 		}
-		if h.Typeflag == tar.TypeReg && h.Size > 0 {
-			in.look(bufio.NewReaderSize(t, 64<<10), path.Join(name, h.Name), where+"in "+short(h.Name)+", ", scanned, depth)
+		if (h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeGNUSparse) && h.Size > 0 {
+			content := io.Reader(t)
+			if sparse(h) && !scanned { // in a hole there may be terabytes
+				content = &bounded{t, in, &in.sparse}
+			}
+			in.look(bufio.NewReaderSize(content, 64<<10), path.Join(name, h.Name), where+"in "+short(h.Name)+", ", scanned, depth)
 		}
 	}
+}
+
+// sparse reports whether a member's content has holes, which take no place in the archive.
+func sparse(h *tar.Header) bool {
+	if h.Typeflag == tar.TypeGNUSparse {
+		return true
+	}
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }
 
 func (in *inside) zip(f *os.File) {
@@ -214,7 +232,7 @@ func (in *inside) members(r io.ReaderAt, size int64, name, where string, depth i
 			in.tell(err.Error())
 			continue
 		}
-		in.look(bufio.NewReaderSize(&bounded{r, in}, 64<<10), path.Join(name, member.Name), where+"in "+short(member.Name)+", ", false, depth)
+		in.look(bufio.NewReaderSize(&bounded{r, in, &in.left}, 64<<10), path.Join(name, member.Name), where+"in "+short(member.Name)+", ", false, depth)
 		_ = r.Close() // was read, and nothing is written
 	}
 }
@@ -226,17 +244,18 @@ func short(name string) string {
 
 // bounded ends a stream when a file's bytes are used up.
 type bounded struct {
-	r  io.Reader
-	in *inside
+	r    io.Reader
+	in   *inside
+	left *int64
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
-	if b.in.left <= 0 {
+	if *b.left <= 0 {
 		b.in.tell(tooMuch)
 		return 0, io.EOF
 	}
-	n, err := b.r.Read(p[:min(int64(len(p)), b.in.left)])
-	b.in.left -= int64(n)
+	n, err := b.r.Read(p[:min(int64(len(p)), *b.left)])
+	*b.left -= int64(n)
 	return n, err
 }
 
