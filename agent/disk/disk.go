@@ -100,12 +100,14 @@ func (d *Disk) in(name string) (*view, string) {
 
 func (d *Disk) lstat(name string) (fs.FileInfo, error) {
 	v, at := d.in(name)
-	return v.root.Lstat(at)
+	info, err := v.root.Lstat(at)
+	return info, ShownError(err)
 }
 
 func (d *Disk) readlink(name string) (string, error) {
 	v, at := d.in(name)
-	return v.root.Readlink(at)
+	target, err := v.root.Readlink(at)
+	return target, ShownError(err)
 }
 
 // openFile announces what creates or truncates; writing into what is open its caller announces.
@@ -142,11 +144,11 @@ func opened(name string, open func() (*os.File, error)) (*os.File, error) {
 		time.Sleep(100 * time.Millisecond) // somebody has a lease on it, which the first try ends (fcntl(2))
 	}
 	if err != nil {
-		return nil, err
+		return nil, ShownError(err)
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-		err = &fs.PathError{Op: "open", Path: name, Err: errOther}
+		err = &fs.PathError{Op: "open", Path: Shown(name), Err: errOther}
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -206,7 +208,7 @@ func (d *Disk) Resolve(name string) (string, error) {
 			continue
 		}
 		if links++; links > maxLinks {
-			return "", fmt.Errorf("resolve %s: %w", name, syscall.ELOOP)
+			return "", fmt.Errorf("resolve %s: %w", Shown(name), syscall.ELOOP)
 		}
 		target, err := d.readlink(next)
 		if err != nil {
@@ -238,7 +240,7 @@ func (d *Disk) Follow(name string) (string, error) {
 			name = path.Dir(at) + "/" + target
 		}
 	}
-	return "", fmt.Errorf("resolve %s: %w", name, syscall.ELOOP)
+	return "", fmt.Errorf("resolve %s: %w", Shown(name), syscall.ELOOP)
 }
 
 // Lstat describes name itself.
@@ -291,14 +293,14 @@ func (d *Disk) ReadFile(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read %s: not a regular file", name)
+		return nil, fmt.Errorf("read %s: not a regular file", Shown(name))
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, fmt.Errorf("read %s: %w", Shown(name), err)
 	}
 	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("read %s: larger than %d bytes", name, limit)
+		return nil, fmt.Errorf("read %s: larger than %d bytes", Shown(name), limit)
 	}
 	return data, nil
 }

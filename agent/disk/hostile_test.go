@@ -201,3 +201,31 @@ func TestAnothersSwap(t *testing.T) {
 		t.Error("live: no error")
 	}
 }
+
+// TestNamesInErrors: a name that somebody chose begins no line of its own in an error, be it ours or
+// the operating system's.
+func TestNamesInErrors(t *testing.T) {
+	d := hostileDisk(t)
+	const evil = "evil\x1b[31m\nlevel=INFO msg=sealed"
+	if err := errors.Join(os.Mkdir(d.Host(evil), 0o755), os.Symlink(evil+"/l", d.Host(evil+"/l")), os.WriteFile(d.Host(evil+"/f"), []byte("xyz"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for what, work := range map[string]func() error{
+		"Lstat":     func() error { _, err := d.Lstat(evil + "/none"); return err },
+		"OpenFile":  func() error { _, err := d.OpenFile(evil+"/none", os.O_RDONLY, 0); return err },
+		"Follow":    func() error { _, err := d.Follow(evil + "/l"); return err },
+		"ReadFile":  func() error { _, err := d.ReadFile(evil+"/f", 1); return err },
+		"a folder":  func() error { _, err := d.ReadFile(evil, 1); return err },
+		"WriteFile": func() error { return d.WriteFile(evil, []byte("x"), 0o600) },
+		"MkdirAll":  func() error { return d.MkdirAll(evil+"/f", 0o755) },
+		"Rename":    func() error { return d.rename(evil+"/none", evil+"/other") },
+		"mkdir":     func() error { return d.mkdir(evil+"/none/x", 0o755) },
+	} {
+		if err := work(); err == nil || strings.ContainsAny(err.Error(), "\n\x1b") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if got, want := Line("rule x removes /"+evil), `rule x removes /evil\x1b[31m\nlevel=INFO msg=sealed`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

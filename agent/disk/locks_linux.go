@@ -73,11 +73,11 @@ func (d *Disk) unlock(name string) error {
 	defer f.Close()
 	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
 	if err != nil {
-		return fmt.Errorf("read flags of /%s: %w", name, err)
+		return fmt.Errorf("read flags of /%s: %w", Shown(name), err)
 	}
 	// The ioctl takes a pointer to an int (ioctl_iflags(2)).
 	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags&^int(immutable|appendOnly)); err != nil {
-		return fmt.Errorf("clear flags of /%s: %w", name, err)
+		return fmt.Errorf("clear flags of /%s: %w", Shown(name), err)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (d *Disk) Free(name string) (int64, error) {
 	defer f.Close()
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
-		return 0, fmt.Errorf("read free space of /%s: %w", name, err)
+		return 0, fmt.Errorf("read free space of /%s: %w", Shown(name), err)
 	}
 	return int64(st.Bfree) * st.Bsize, nil
 }

@@ -1,6 +1,9 @@
 package disk
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 	"unicode"
@@ -14,4 +17,32 @@ func Shown(name string) string {
 		return strconv.QuoteToASCII(name)
 	}
 	return name
+}
+
+// Line is a message of one line in which names may stand as they are: what is not printable is
+// escaped as in Go.
+func Line(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) && r != unicode.ReplacementChar {
+			out.WriteRune(r)
+		} else {
+			quoted := strconv.QuoteRuneToASCII(r)
+			out.WriteString(quoted[1 : len(quoted)-1])
+		}
+	}
+	return out.String()
+}
+
+// ShownError is an error of the operating system's with the names in it as Shown has them.
+func ShownError(err error) error {
+	var one *fs.PathError
+	if errors.As(err, &one) {
+		one.Path = Shown(one.Path)
+	}
+	var two *os.LinkError
+	if errors.As(err, &two) {
+		two.Old, two.New = Shown(two.Old), Shown(two.New)
+	}
+	return err
 }

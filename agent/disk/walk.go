@@ -71,7 +71,7 @@ func (w walker) walk(name string, info fs.FileInfo) error {
 		}
 	}
 	if err = errors.Join(err, dir.Close()); err != nil {
-		return fmt.Errorf("list %s: %w", name, err)
+		return fmt.Errorf("list %s: %w", Shown(name), err)
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	for _, e := range entries {

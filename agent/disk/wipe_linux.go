@@ -29,11 +29,11 @@ func (d *Disk) Remove(name string) error {
 		return absent(err) // also where the file system is read-only
 	}
 	if _, rest := d.in(at); rest == "." {
-		return fmt.Errorf("remove %s: %w", name, ErrMounted)
+		return fmt.Errorf("remove %s: %w", Shown(name), ErrMounted)
 	}
 	dir, err := d.openFile(path.Dir(at), os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
-		return fmt.Errorf("remove %s: %w", name, err)
+		return fmt.Errorf("remove %s: %w", Shown(name), err)
 	}
 	defer dir.Close()
 	mount, err := mountID(int(dir.Fd()))
@@ -41,7 +41,7 @@ func (d *Disk) Remove(name string) error {
 		err = d.removeAt(int(dir.Fd()), at, mount)
 	}
 	if err != nil {
-		return fmt.Errorf("remove %s: %w", name, err)
+		return fmt.Errorf("remove %s: %w", Shown(name), err)
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (d *Disk) removeAt(dir int, name string, mount uint64) error {
 	return nil
 }
 
-func at(name string, err error) error { return fmt.Errorf("/%s: %w", name, err) }
+func at(name string, err error) error { return fmt.Errorf("/%s: %w", Shown(name), err) }
 
 // mountID tells the mount through which a descriptor was opened, by the id that mountinfo has for
 // it. statx knows it since Linux 5.8, /proc/self/fdinfo since 3.15 (proc(5)).

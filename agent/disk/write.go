@@ -21,7 +21,7 @@ func (d *Disk) WriteFile(name string, data []byte, mode fs.FileMode) error {
 	}
 	at, err := d.Resolve(name)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+		return fmt.Errorf("write %s: %w", Shown(name), err)
 	}
 	tmp := temporary(at)
 	if err = d.fill(tmp, bytes.NewReader(data), mode); err == nil {
@@ -29,7 +29,7 @@ func (d *Disk) WriteFile(name string, data []byte, mode fs.FileMode) error {
 	}
 	if err != nil {
 		_ = d.unlink(tmp)
-		return fmt.Errorf("write %s: %w", name, err)
+		return fmt.Errorf("write %s: %w", Shown(name), err)
 	}
 	return d.SyncDir(path.Dir(at))
 }
@@ -62,7 +62,7 @@ func (d *Disk) rename(from, to string) error {
 	if err := d.About("rename", from); err != nil {
 		return err
 	}
-	return v.root.Rename(src, dst)
+	return ShownError(v.root.Rename(src, dst))
 }
 
 func (d *Disk) link(target, name string) error {
@@ -70,7 +70,7 @@ func (d *Disk) link(target, name string) error {
 		return err
 	}
 	v, at := d.in(name)
-	return v.root.Symlink(target, at)
+	return ShownError(v.root.Symlink(target, at))
 }
 
 func (d *Disk) unlink(name string) error {
@@ -78,7 +78,7 @@ func (d *Disk) unlink(name string) error {
 		return err
 	}
 	v, at := d.in(name)
-	return v.root.Remove(at)
+	return ShownError(v.root.Remove(at))
 }
 
 func (d *Disk) mkdir(name string, mode fs.FileMode) error {
@@ -86,7 +86,7 @@ func (d *Disk) mkdir(name string, mode fs.FileMode) error {
 		return err
 	}
 	v, at := d.in(name)
-	return v.root.Mkdir(at, mode)
+	return ShownError(v.root.Mkdir(at, mode))
 }
 
 // Discard removes what an interrupted WriteFile, CopyIn or Symlink of name has left.
@@ -116,7 +116,7 @@ func (d *Disk) CopyIn(name string, r io.Reader, mode fs.FileMode) error {
 	}
 	if err != nil {
 		_ = d.unlink(tmp)
-		return fmt.Errorf("write %s: %w", name, err)
+		return fmt.Errorf("write %s: %w", Shown(name), err)
 	}
 	return d.SyncDir(path.Dir(at))
 }
@@ -135,7 +135,7 @@ func (d *Disk) Append(name string, data []byte) error { return d.append(name, da
 func (d *Disk) append(name string, data []byte, flag int, mode fs.FileMode) error {
 	f, err := d.OpenFile(name, os.O_WRONLY|os.O_APPEND|flag, mode)
 	if err != nil {
-		return fmt.Errorf("append to %s: %w", name, err)
+		return fmt.Errorf("append to %s: %w", Shown(name), err)
 	}
 	if err = d.About("append", name); err == nil {
 		_, err = f.Write(data)
@@ -147,7 +147,7 @@ func (d *Disk) append(name string, data []byte, flag int, mode fs.FileMode) erro
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("append to %s: %w", name, err)
+		return fmt.Errorf("append to %s: %w", Shown(name), err)
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func (d *Disk) MkdirAll(name string, mode fs.FileMode) error {
 			return nil
 		}
 		if err == nil {
-			return fmt.Errorf("make directory %s: %w", name, syscall.ENOTDIR)
+			return fmt.Errorf("make directory %s: %w", Shown(name), syscall.ENOTDIR)
 		}
 	}
 	if parent := path.Dir(name); parent != name {
@@ -171,10 +171,10 @@ func (d *Disk) MkdirAll(name string, mode fs.FileMode) error {
 	}
 	at, err := d.Follow(name)
 	if err != nil {
-		return fmt.Errorf("make directory %s: %w", name, err)
+		return fmt.Errorf("make directory %s: %w", Shown(name), err)
 	}
 	if err := d.mkdir(at, mode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make directory %s: %w", name, err)
+		return fmt.Errorf("make directory %s: %w", Shown(name), err)
 	}
 	return nil
 }
@@ -191,11 +191,11 @@ func (d *Disk) Symlink(target, name string) error {
 	tmp := temporary(at)
 	_ = d.unlink(tmp)
 	if err := d.link(target, tmp); err != nil {
-		return fmt.Errorf("link %s: %w", name, err)
+		return fmt.Errorf("link %s: %w", Shown(name), err)
 	}
 	if err := d.rename(tmp, at); err != nil {
 		_ = d.unlink(tmp)
-		return fmt.Errorf("link %s: %w", name, err)
+		return fmt.Errorf("link %s: %w", Shown(name), err)
 	}
 	return nil
 }
@@ -251,7 +251,7 @@ func (d *Disk) Move(from, to string) error {
 		err = d.acrossProjects(path.Dir(dst), err, func() error { return d.rename(src, dst) })
 	}
 	if err != nil {
-		return fmt.Errorf("move %s: %w", from, err)
+		return fmt.Errorf("move %s: %w", Shown(from), err)
 	}
 	return nil
 }

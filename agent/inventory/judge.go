@@ -106,7 +106,7 @@ func (l *look) judge(name string, info fs.FileInfo, buf []byte) verdict {
 		return verdict{class: Named} // it went away meanwhile
 	}
 	if err != nil {
-		l.fail(fmt.Errorf("read /%s: %w", disk.Shown(name), err))
+		l.fail(fmt.Errorf("read /%s: %w", disk.Shown(name), disk.ShownError(err)))
 		return verdict{}
 	}
 	if after, ok := l.o.Becomes[name]; ok {

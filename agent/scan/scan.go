@@ -260,7 +260,7 @@ func (w *walk) work() {
 		w.result.Findings = append(w.result.Findings, seen.findings...)
 		w.result.Skipped = append(w.result.Skipped, seen.skipped...)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && w.failed == nil {
-			w.failed = fmt.Errorf("scan %s: %w", disk.Shown(j.name), err)
+			w.failed = fmt.Errorf("scan %s: %w", disk.Shown(j.name), disk.ShownError(err))
 		}
 		w.mu.Unlock()
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"kamino.dev/kamino/agent/disk"
 )
 
 // removeMost bounds the removal of all of a runtime's containers.
@@ -85,7 +87,7 @@ func (s *Services) remove(ctx context.Context, c client) error {
 		left = ids
 	}
 	return fmt.Errorf("seal refused: %s cannot be removed: %s; remove them on the donor (`%s` lists them), or see why they stay",
-		c.name, strings.Join(left, " "), strings.Join(c.list, " "))
+		c.name, disk.Line(strings.Join(left, " ")), strings.Join(c.list, " "))
 }
 
 // ask returns the words that a command prints; known is false when it is not installed or failed.

@@ -19,7 +19,7 @@ func noContainers(d *disk.Disk) error {
 	const most = 10
 	var lines []string
 	for _, c := range left[:min(len(left), most)] {
-		lines = append(lines, "  "+c.About)
+		lines = append(lines, "  "+disk.Line(c.About))
 	}
 	if n := len(left) - most; n > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more", n))

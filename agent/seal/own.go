@@ -36,7 +36,7 @@ func within(d *disk.Disk, work func(own *disk.Disk) error) error {
 
 // refusal says what is in the way and what to do about it.
 func refusal(todo, format string, args ...any) error {
-	return fmt.Errorf("seal refused: %s; nothing was changed (%s)", fmt.Sprintf(format, args...), todo)
+	return fmt.Errorf("seal refused: %s; nothing was changed (%s)", disk.Line(fmt.Sprintf(format, args...)), disk.Line(todo))
 }
 
 // unfit is an error for a disk that cannot be sealed as a whole, whatever the rules are: part of it

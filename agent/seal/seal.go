@@ -135,7 +135,7 @@ func refused(plan []Step) error {
 	for _, s := range plan {
 		if s.Action == Check {
 			return fmt.Errorf("seal refused by rule %s: /%s: %s; nothing was changed (an exception for the rule in /%s lets it pass)",
-				s.Rule, strings.Join(s.Paths, ", /"), s.why, ConfigPath)
+				s.Rule, disk.Line(strings.Join(s.Paths, ", /")), s.why, ConfigPath)
 		}
 	}
 	return nil
