@@ -66,6 +66,32 @@ func TestBenchInventory(t *testing.T) {
 	bench.Figure("agent-inventory-away-memory", megabytes, "MB", 64)
 }
 
+// TestBenchUnknown measures the seal of a disk with 120,000 files that nothing explains, of which it
+// keeps the names.
+func TestBenchUnknown(t *testing.T) {
+	bench.Need(t)
+	root := t.TempDir()
+	copyTree(t, "testdata/bases/debian12-kubeadm", root)
+	program := filepath.Join(t.TempDir(), "kamino-agent")
+	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "../cmd/kamino-agent").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for i := range 120_000 {
+		name := filepath.Join(root, fmt.Sprintf("srv/application/data/%03d/%06d.txt", i/200, i))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, fmt.Appendf(nil, "line %d of a file that nothing explains\n", i), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	started := time.Now()
+	cmd := exec.Command(program, "seal", "--root", root, "--run", "bench", "--no-install", "--free-space", "none", "--imds", "http://127.0.0.1:1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	bench.Figure("agent-seal-120k-unknown", time.Since(started).Seconds(), "s", 60)
+	bench.Figure("agent-seal-120k-unknown-memory", float64(usage.Maxrss)/1024, "MiB", 128)
+}
+
 // packageTree writes files of a dpkg package, except one in a hundred that nobody owns, and takes
 // them out of the cache.
 func packageTree(t *testing.T, root string, files, size int) {

@@ -51,6 +51,14 @@ func TestAbsentDisks(t *testing.T) {
 	}
 }
 
+// TestNamesInRefusals: whoever chooses a name begins no line of his own in a refusal.
+func TestNamesInRefusals(t *testing.T) {
+	err := refusal("umount /a\nlevel=INFO msg=sealed", "rule %s removes /%s", "x", "b\x1b[31m\nlevel=INFO")
+	if strings.ContainsAny(err.Error(), "\n\x1b") || !strings.Contains(err.Error(), `/b\x1b[31m\nlevel=INFO`) {
+		t.Error(err)
+	}
+}
+
 // FuzzAbsent: any text is read, and what is named stands in it.
 func FuzzAbsent(f *testing.F) {
 	for _, seed := range []string{"UUID=x /data ext4 defaults\n", "data /dev/sdb none luks\n", "[Mount]\nWhat=LABEL=x\nWhere=/y\n", "RESUME=UUID=x\n", "\x00 \xff = UUID= /"} {
