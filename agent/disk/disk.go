@@ -44,6 +44,7 @@ type view struct {
 	point string // "." for the root
 	root  *os.Root
 	tree  *os.File // a detached mount of the file system alone, which exists as long as this is open; nil without one
+	top   *os.File // the directory, to open what is below it in one call: tree, or one of its own; nil without one
 }
 
 // Open opens the root directory dir.
@@ -52,7 +53,7 @@ func Open(dir string) (*Disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open root %s: %w", dir, err)
 	}
-	return &Disk{dir: dir, views: []*view{{point: ".", root: root}}}, nil
+	return &Disk{dir: dir, views: []*view{{point: ".", root: root, top: topOf(dir)}}}, nil
 }
 
 // Close releases the directory handles.
@@ -61,6 +62,9 @@ func (d *Disk) Close() (err error) {
 		err = errors.Join(err, v.root.Close())
 		if v.tree != nil {
 			err = errors.Join(err, v.tree.Close())
+		}
+		if v.top != nil && v.top != v.tree {
+			err = errors.Join(err, v.top.Close())
 		}
 	}
 	return err
@@ -122,7 +126,12 @@ func (d *Disk) openFile(name string, flag int, mode fs.FileMode) (*os.File, erro
 		}
 	}
 	v, at := d.in(name)
-	return opened(name, func() (*os.File, error) { return v.root.OpenFile(at, flag|opening, mode) })
+	return opened(name, func() (*os.File, error) {
+		if f, ok, err := v.openBelow(at, flag|opening); ok {
+			return f, err
+		}
+		return v.root.OpenFile(at, flag|opening, mode)
+	})
 }
 
 // opening are the flags with which everything is opened: to open a pipe without O_NONBLOCK waits

@@ -229,3 +229,43 @@ func TestNamesInErrors(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// TestDeepOpens: to open all files of a tree takes as long as there are files, however deep it is,
+// and not the square of its depth.
+func TestDeepOpens(t *testing.T) {
+	d := hostileDisk(t)
+	fd, err := unix.Open(d.Dir(), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const depth = 2000
+	for range depth {
+		err := unix.Mkdirat(fd, "d", 0o755)
+		file, ferr := unix.Openat(fd, "f", unix.O_CREAT|unix.O_WRONLY, 0o600)
+		next, nerr := unix.Openat(fd, "d", unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err = errors.Join(err, ferr, nerr, unix.Close(file), unix.Close(fd)); err != nil {
+			t.Fatal(err)
+		}
+		fd = next
+	}
+	if err := unix.Close(fd); err != nil {
+		t.Fatal(err)
+	}
+	files, began := 0, time.Now()
+	err = d.Walk(".", func(name string, info fs.FileInfo) error {
+		if !info.Mode().IsRegular() {
+			return nil
+		}
+		f, err := d.OpenWalked(name)
+		if err != nil {
+			return err
+		}
+		files++
+		return f.Close()
+	})
+	if spent := time.Since(began); err != nil || files != depth || spent > 3*time.Second {
+		t.Errorf("%d files in %v, %v", files, spent, err)
+	} else {
+		t.Logf("%d files in %v", files, spent)
+	}
+}

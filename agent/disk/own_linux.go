@@ -60,7 +60,7 @@ func depth(point string) int {
 
 func plainView(dir string) (*view, error) {
 	root, err := os.OpenRoot(dir)
-	return &view{point: ".", root: root}, err
+	return &view{point: ".", root: root, top: topOf(dir)}, err
 }
 
 // detach opens a mount of m's file system alone.
@@ -82,7 +82,7 @@ func detach(m mount, l layout) (*view, error) {
 		return nil, errors.Join(err, tree.Close())
 	}
 	point, _ := relative(l.dir, m.point)
-	return &view{point: point, root: root, tree: tree}, nil
+	return &view{point: point, root: root, tree: tree, top: tree}, nil
 }
 
 // anonymous reports whether a device number is one of those that the kernel gives to file systems
