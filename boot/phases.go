@@ -49,7 +49,8 @@ var (
 	identityUnits = []string{"kamino-identity.service"}
 	agentUnits    = []string{"kamino-boot.service"}
 	networkUnits  = []string{"network-online.target", "systemd-networkd-wait-online.service", "NetworkManager-wait-online.service"}
-	agentNames    = []string{"walinuxagent.service", "waagent.service"} // of Azure
+	agentNames    = []string{"walinuxagent.service", "waagent.service"}                                          // of Azure
+	hyperV        = []string{"ephemeral-disk-warning.service", "hv-kvp-daemon.service", "hv_kvp_daemon.service"} // of images for Azure
 	networkStage  = []string{"cloud-init-network.service", "cloud-init.service"}
 )
 

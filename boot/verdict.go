@@ -233,7 +233,7 @@ func (x *index) withoutScript(plan goalPlan) string {
 
 // onAzure tells whether the record is one of a machine on Azure.
 func (x *index) onAzure() bool {
-	_, agent := x.started(agentNames...)
+	_, agent := x.started(append(hyperV, agentNames...)...)
 	_, extension := x.extension()
 	source := func(s Span) bool { return strings.HasPrefix(s.Name, "azure-ds/") }
 	return agent || extension > 0 || x.c.Host.Virtualization == "microsoft" || x.c.CloudInit.PPSType != "" || slices.ContainsFunc(x.c.Spans, source)

@@ -81,6 +81,7 @@ func TestRemedyNames(t *testing.T) {
 		"the agent's extension": {append(final, agent, svc("kubelet.service", 33*sec, 34*sec, "net.service")), []boot.Span{{Name: "AKS.CSE.x", Kind: boot.SpanTask, Unit: agent.ID, Start: 30 * sec, End: 335e5}},
 			"microsoft", "extension script (CSE)", "kubeadm"},
 		"after cloud-final with the agent": {append(final, agent, svc("kubelet.service", 33*sec, 34*sec, "net.service")), nil, "microsoft", "extension script (CSE)", "kubeadm"},
+		"an image for Azure":               {[]boot.Unit{svc("cloud-init.service", 3*sec, 9*sec), svc("ephemeral-disk-warning.service", 25*sec, 25*sec), svc("kubelet.service", 10*sec, 11*sec, "cloud-init.service")}, nil, "", "userData instead of customData", "CSE"},
 		"cloud-init on EC2":                {[]boot.Unit{svc("cloud-init.service", 3*sec, 9*sec), svc("cloud-final.service", 12*sec, 25*sec, "cloud-init.service"), svc("kubelet.service", 26*sec, 27*sec, "cloud-final.service")}, nil, "amazon", "configuration without cloud-init", "customData"},
 		"nodeadm": {[]boot.Unit{svc("nodeadm-config.service", 10*sec, 30*sec, "net.service"), svc("net.service", 3*sec, 9*sec), svc("kubelet.service", 31*sec, 32*sec, "nodeadm-config.service")}, nil,
 			"amazon", "Would save 20s: configure the node without nodeadm", "CSE"},

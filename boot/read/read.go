@@ -55,6 +55,9 @@ func Bytes(data []byte) (*boot.Capture, error) {
 	if err != nil {
 		return nil, err
 	}
+	if isTar(data) { // else the text of one of its files would be taken for all of it
+		return nil, explained(fmt.Errorf("read boot: %w", ErrUnknownFormat), data)
+	}
 	c, err := as(data, formats()...)
 	if errors.Is(err, ErrUnknownFormat) {
 		return nil, explained(err, data)

@@ -360,6 +360,7 @@ func TestReadLogBoots(t *testing.T) {
 func TestNamed(t *testing.T) {
 	tar := append([]byte("report/hostname"), make([]byte, 512)...)
 	copy(tar[257:], "ustar\x00")
+	tar = append(tar, logText+"\na.target @9s\n└─b.service @1s +7s\n"...) // a file of it that would be read by itself
 	for name, tc := range map[string]struct{ data, what, how string }{
 		"tar.gz":               {packed(t, string(tar)), "a tar archive", "give its folder"},
 		"zip":                  {"PK\x03\x04rest", "a zip archive", "give its folder"},

@@ -43,7 +43,7 @@ var consoleMark = &pattern{text: `(?m)^.{0,40}\[(?:\x1b\[[0-9;]*m)?(?:  OK  |FAI
 // kinds are what is named and not read. Order matters where one text has marks of two.
 func kinds() []kind {
 	return []kind{
-		{"a tar archive", func(head []byte) bool { return len(head) > 262 && string(head[257:262]) == "ustar" }, "unpack it, and give its folder"},
+		{"a tar archive", isTar, "unpack it, and give its folder"},
 		{"a zip archive", begins("PK\x03\x04"), "unpack it, and give its folder"},
 		{"packed by xz", begins("\xfd7zXZ\x00"), "unpack it: xz -d FILE"},
 		{"packed by zstd", begins("\x28\xb5\x2f\xfd"), "unpack it: zstd -d FILE"},
@@ -63,6 +63,9 @@ func kinds() []kind {
 		{"a log of kubelet, which has no units", has(`\A\s*[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} `), fullJournal},
 	}
 }
+
+// isTar finds the magic of a tar archive (POSIX.1-1988 and later, and GNU tar).
+func isTar(data []byte) bool { return len(data) > 262 && string(data[257:262]) == "ustar" }
 
 func begins(magic string) func([]byte) bool {
 	return func(head []byte) bool { return bytes.HasPrefix(head, []byte(magic)) }
