@@ -105,6 +105,12 @@ var cases = []struct {
 		}
 		return 0
 	}}}, -1, 0, ""},
+	{"KaminoConfigRefused", "two of them, as two processes tell", []series{always(`kamino_pool_config_nodes{pool="p1",generation="3",status="Applied"}`, 5),
+		from(`kamino_pool_config_nodes{pool="p1",generation="3",status="RolledBack",instance="a"}`, time.Hour, gone, 1),
+		from(`kamino_pool_config_nodes{pool="p1",generation="3",status="RolledBack",instance="b"}`, time.Hour, gone, 1),
+		from(`kamino_pool_config_nodes{pool="p1",generation="2",status="Unreadable"}`, time.Hour, gone, 1)},
+		75 * time.Minute, 0, "2 nodes of pool p1 refused a NodeConfig, or cannot read it"},
+	{"KaminoConfigRefused", "one waits for its share", []series{always(`kamino_pool_config_nodes{pool="p1",generation="3",status="Waiting"}`, 5)}, -1, 0, ""},
 	{"KaminoImageStale", "nodes were patched", []series{from(`kamino_pool_next_image_behind_seconds{pool="p1"}`, time.Hour, 0, (8 * day).Seconds())},
 		2 * time.Hour, 0, "New nodes of pool p1 boot from an old image"},
 	{"KaminoImageStale", "it is 45 days old", []series{always(`kamino_pool_next_image_built_timestamp_seconds{pool="p1"}`, at(-45*day))},
