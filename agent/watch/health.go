@@ -43,27 +43,33 @@ func (w *Watcher) sound(ctx context.Context, t *firstboot.Trial) {
 // the container runtime and the Node's condition Ready are right where they were before the trial.
 // restarted is when kubelet was, zero if it was not.
 func (w *Watcher) healthy(ctx context.Context, t firstboot.Trial, restarted time.Time) error {
-	deadline, since := w.Now().Add(w.Deadline), time.Time{}
+	deadline := w.Now().Add(w.Deadline)
+	var right, unknown time.Time // since when all is right, and since when nothing is known to be wrong
+	lasts := func(since time.Time) bool { return !since.IsZero() && w.Now().Sub(since) >= w.Settle }
 	for {
 		what, err := w.probe(ctx, t, restarted)
-		if err != nil {
-			since = time.Time{}
-		} else if since.IsZero() {
-			since = w.Now()
-		}
-		if !since.IsZero() && w.Now().Sub(since) >= w.Settle {
+		right, unknown = w.since(right, err == nil), w.since(unknown, err == nil || errors.Is(err, errStale))
+		switch late := w.Now().After(deadline); {
+		case lasts(right), late && lasts(unknown):
 			return nil
-		}
-		if since.IsZero() && w.Now().After(deadline) {
-			if errors.Is(err, errStale) {
-				return nil // nothing says that the node is not Ready
-			}
+		case late && unknown.IsZero():
 			return fmt.Errorf("%s not healthy within %s: %w", what, w.Deadline, err)
 		}
 		if err := w.Wait(ctx, min(time.Second, max(w.Deadline/20, time.Millisecond))); err != nil {
 			return err
 		}
 	}
+}
+
+// since is since when something holds, that held since before; zero: it does not hold.
+func (w *Watcher) since(before time.Time, holds bool) time.Time {
+	switch {
+	case !holds:
+		return time.Time{}
+	case before.IsZero():
+		return w.Now()
+	}
+	return before
 }
 
 // probe asks once, and names who is not healthy.

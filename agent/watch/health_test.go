@@ -78,6 +78,25 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
+// TestFlappingUnreported: kubelet does not stay healthy, and has not reported the node since its
+// restart. That nothing says "not Ready" makes it no better.
+func TestFlappingUnreported(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, ""))
+	b.node.ready = func() (nodeapi.Ready, error) {
+		return nodeapi.Ready{True: true, Heartbeat: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, nil
+	}
+	probes := 0
+	b.healthy = func() bool {
+		probes++
+		return probes%5 != 0 || !b.with("maxPods")
+	}
+	b.userData = doc(2, "config: {maxPods: 99}")
+	if s := b.once(); s.Status != "RolledBack" {
+		t.Errorf("%+v", s)
+	}
+}
+
 // varint is a field of a message with a number.
 func varint(field, n uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(nil, field<<3), n)
