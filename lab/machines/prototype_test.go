@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/agent/firstboot"
+	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/azure/emulator"
 )
 
@@ -317,8 +320,8 @@ func ownAddresses(ctx context.Context, t *testing.T, s *Stage) {
 	}
 }
 
-// updateInPlace changes the configuration of a living clone through ARM, and
-// then tries to break it.
+// updateInPlace changes the configuration of a living clone through ARM, tries to break it, and
+// interrupts the trials of good documents: the agent restarts, and in test-vm-all the machine.
 func updateInPlace(ctx context.Context, t *testing.T, s *Stage) {
 	clone := s.Clone[0]
 	before, err := s.Inspect(ctx, clone)
@@ -349,11 +352,11 @@ func updateInPlace(ctx context.Context, t *testing.T, s *Stage) {
 		if errors.As(err, &exit) {
 			return false, nil
 		}
-		var config struct{ Refused string }
+		var config firstboot.State
 		if err == nil {
 			err = json.Unmarshal([]byte(out), &config)
 		}
-		return config.Refused != "", err
+		return config.Status == firstboot.StatusRolledBack, err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -361,11 +364,35 @@ func updateInPlace(ctx context.Context, t *testing.T, s *Stage) {
 	if err := s.await(ctx, "the former configuration", label("2")); err != nil {
 		t.Fatal(err)
 	}
+	interrupt := func(generation int, command string) {
+		want := strconv.Itoa(generation)
+		if err := s.SetUserData(ctx, clone, s.UserData(generation, map[string]string{"lab.kamino.dev/generation": want})); err != nil {
+			t.Fatal(err)
+		}
+		for trial := false; !trial; {
+			// Each look is shorter than an SSH session may last.
+			out, _, err := s.Run(ctx, clone, "for i in $(seq 200); do [ -e /"+nodeconfig.FormerPath+" ] && { "+command+"; echo trial; exit; }; sleep 0.1; done")
+			if trial = strings.Contains(out, "trial"); err != nil && !trial {
+				t.Fatal(err)
+			}
+		}
+		if err := s.await(ctx, "generation "+want+" after "+command, label(want)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	interrupt(4, "systemctl restart kamino-watch.service")
 	after, err := s.Inspect(ctx, clone)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if before.BootID != after.BootID || before.MachineID != after.MachineID {
 		t.Error("the clone was rebooted or made anew")
+	}
+	if os.Getenv("KAMINO_VM") != "all" {
+		return
+	}
+	interrupt(5, "systemctl --no-block reboot")
+	if again, err := s.Inspect(ctx, clone); err != nil || again.BootID == after.BootID {
+		t.Errorf("the clone did not restart: %v", err)
 	}
 }
