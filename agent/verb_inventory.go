@@ -56,6 +56,9 @@ func (v *sealVerb) configure(d *disk.Disk) (seal.Config, error) {
 	if err != nil {
 		return seal.Config{}, err
 	}
+	if n := config.Unreviewed(); n > 0 {
+		v.log.Warn("entries of the seal policy say reviewed: false", "entries", n)
+	}
 	for _, what := range ignored {
 		v.log.Warn("does not count beside the run's seal policy", "in", "/"+seal.ConfigPath, "what", what)
 	}
@@ -225,6 +228,7 @@ func (v *sealVerb) verifyInventory(ctx context.Context, d *disk.Disk, o seal.Opt
 		if err := writeAllow(allow, r); err != nil {
 			return err
 		}
+		v.log.Info("wrote a seal policy to review", "file", allow, "unknown files", len(r.Unknown))
 	}
 	if v.output == "json" {
 		files := r.Unknown
@@ -258,6 +262,9 @@ func (v *sealVerb) printInventory(d *disk.Disk, o seal.Options, r *inventory.Res
 	policy := "no policy"
 	if o.Config.Policy != "" {
 		policy = "policy sha256:" + o.Config.Policy
+	}
+	if len(r.Unknown) == 0 {
+		policy = "no file is unknown; " + policy
 	}
 	fmt.Fprintln(v.out, policy+": unknown files are "+map[string]string{seal.UnknownRefuse: "refused", seal.UnknownReport: "reported"}[o.Config.Verify.Unknown])
 }

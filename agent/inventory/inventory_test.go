@@ -98,9 +98,9 @@ func TestOwned(t *testing.T) {
 		{"etc/tool.conf", "password = hunter2\n", "changed since"},
 		{"etc/tool.d/extra.conf", "password = hunter2\n", "no package's"},
 		{"usr/lib/tool/other", "link:nowhere", "leads nowhere"},
-		{"etc/group", "x:hash:1:\n", "not what such files hold"},
-		{"etc/fstab", "//server/share /mnt cifs username=u,password=p 0 0\n", "not what such files hold"},
-		{"etc/ssl/certs/ca-certificates.crt", "-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n", "not what such files hold"},
+		{"etc/group", "x:hash:1:\n", "expected: accounts"},
+		{"etc/fstab", "//server/share /mnt cifs username=u,password=p 0 0\n", "expected: local file systems"},
+		{"etc/ssl/certs/ca-certificates.crt", "-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n", "expected: the certificates"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			files := debian()

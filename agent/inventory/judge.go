@@ -175,7 +175,7 @@ func (l *look) content(name string, s sums, load func() []byte) verdict {
 		if data := load(); data != nil && g.check(l, name, data) {
 			return verdict{class: Generated}
 		}
-		why = "not what such files hold"
+		why = "expected: " + g.why
 	}
 	return verdict{class: Unknown, digest: hex.EncodeToString(s.sha[:]), why: why}
 }

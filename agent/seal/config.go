@@ -37,6 +37,10 @@ const (
 // ConfigPath is where seal looks for its configuration on the donor's disk.
 const ConfigPath = "etc/kamino/seal.yaml"
 
+// allowIn is where an operator allows what refuses a seal. Beside a policy the file on the disk can
+// only make things stricter.
+const allowIn = "the seal policy (--seal-policy), or in /" + ConfigPath + " if the run has none"
+
 // Config adapts the seal to a pool. Every field is optional.
 type Config struct {
 	APIVersion string      `yaml:"apiVersion"`

@@ -163,7 +163,7 @@ func blocked(d *disk.Disk, o Options, plan []Step, unmounted []string) error {
 		for _, match := range s.Paths {
 			for _, m := range mounts {
 				if m.Covers != "" && disk.Under(m.Covers, match) {
-					return refusal(fmt.Sprintf("umount /%s, or write an exception for the rule in /%s", m.Point, ConfigPath),
+					return refusal(fmt.Sprintf("umount /%s, or write an exception for the rule in %s", m.Point, allowIn),
 						"rule %s removes /%s, and %s (%s) is mounted at /%s", s.Rule, match, m.Source, m.Type, m.Point)
 				}
 				if m.ReadOnly && m.Shows == m.Point && disk.Under(match, m.Point) {
@@ -186,7 +186,7 @@ func looped(d *disk.Disk, loops []disk.Loop, rule, match string) error {
 	return d.Walk(match, func(name string, info fs.FileInfo) error {
 		if i := slices.IndexFunc(loops, func(l disk.Loop) bool { return l.Shows(info) }); i >= 0 {
 			loop := loops[i].Device
-			return refusal(fmt.Sprintf("umount %s and losetup --detach %s, or write an exception for the rule in /%s", loop, loop, ConfigPath),
+			return refusal(fmt.Sprintf("umount %s and losetup --detach %s, or write an exception for the rule in %s", loop, loop, allowIn),
 				"rule %s removes /%s, and /%s is in use as %s", rule, disk.Shown(match), disk.Shown(name), loop)
 		}
 		return nil
@@ -211,7 +211,7 @@ func doubled(d *disk.Disk, o Options, mounts []disk.Mount) error {
 			}
 			for _, match := range matches {
 				if disk.Under(match.Path, m.Point) {
-					return refusal(fmt.Sprintf("umount /%s, or write an exception for the rule in /%s, and a rule for the other name", m.Point, ConfigPath),
+					return refusal(fmt.Sprintf("umount /%s, or write an exception for the rule in %s, and a rule for the other name", m.Point, allowIn),
 						"rule %s matches /%s, which is below /%s of the same disk, bound to /%s", r.ID, match.Path, m.Shows, m.Point)
 				}
 			}

@@ -44,7 +44,7 @@ func (r Rule) astray(d *disk.Disk, pattern string, f disk.Found) error {
 		}
 		wild := i < len(literal) && strings.ContainsAny(literal[i], `*?[\`)
 		if info.Mode()&fs.ModeSymlink != 0 && !usual(at, to, wild) {
-			return refusal(fmt.Sprintf("remove the link, or write an exception for the rule with the path /%s in /%s", link, ConfigPath),
+			return refusal(fmt.Sprintf("remove the link, or write an exception for the rule with the path /%s in %s", link, allowIn),
 				"rule %s would remove /%s, to which the link /%s leads", r.ID, f.Name, link)
 		}
 		at = to

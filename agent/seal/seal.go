@@ -134,8 +134,8 @@ func permit(d *disk.Disk, o Options, unmounted []string) error {
 func refused(plan []Step) error {
 	for _, s := range plan {
 		if s.Action == Check {
-			return fmt.Errorf("seal refused by rule %s: /%s: %s; nothing was changed (an exception for the rule in /%s lets it pass)",
-				s.Rule, disk.Line(strings.Join(s.Paths, ", /")), s.why, ConfigPath)
+			return fmt.Errorf("seal refused by rule %s: /%s: %s; nothing was changed (an exception for the rule allows it, in %s)",
+				s.Rule, disk.Line(strings.Join(s.Paths, ", /")), s.why, allowIn)
 		}
 	}
 	return nil
@@ -324,10 +324,10 @@ func (f *Found) Error() string {
 		lines = append(lines, "  "+finding.String())
 	}
 	if n := len(f.Result.Findings) - most; n > 0 {
-		lines = append(lines, fmt.Sprintf("  and %d more", n))
+		lines = append(lines, fmt.Sprintf("  and %d more; `kamino-agent verify -o json` lists all", n))
 	}
-	return fmt.Sprintf("%d things must not be in an image:\n%s\nRemove them, write a rule for them, or allow them with a reason (rules and verify.allow in /%s).",
-		len(f.Result.Findings), strings.Join(lines, "\n"), ConfigPath)
+	return fmt.Sprintf("%d things must not be in an image:\n%s\nRemove them, or write a rule or verify.allow for them in %s.",
+		len(f.Result.Findings), strings.Join(lines, "\n"), allowIn)
 }
 
 // Clean scans the disk for what the rules forgot, or for what was written since it did so last

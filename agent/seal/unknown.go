@@ -56,8 +56,15 @@ func (u *Unexplained) Error() string {
 	if n := len(groups) - most; n > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more places", n))
 	}
-	return fmt.Sprintf("nothing explains why %d files are on the disk:\n%s\n%s\nRemove them, or allow them in the run's seal policy (--seal-policy, verify.known): "+
-		"`kamino-agent verify --inventory --write-allow FILE` on the node writes one to review. `verify: {unknown: report}` lets all of them travel.", len(u.Result.Unknown), strings.Join(lines, "\n"), u.Since)
+	count := fmt.Sprintf("%d files are unknown", len(u.Result.Unknown))
+	if len(u.Result.Unknown) == 1 {
+		count = "1 file is unknown"
+	}
+	return fmt.Sprintf("%s:\n%s\n%s\nDelete what must not be in an image. Allow the rest in a seal policy:\n"+
+		"  1. on the node: kamino-agent verify --inventory --write-allow policy.yaml\n"+
+		"  2. review each entry of policy.yaml\n"+
+		"  3. give the file to the run: --seal-policy policy.yaml\n"+
+		"With verify: {unknown: report} in the policy all unknown files travel.", count, strings.Join(lines, "\n"), u.Since)
 }
 
 // Inventory classifies every file of a disk that is not sealed yet: what the rules will do to it is
@@ -238,7 +245,7 @@ func listSize(files []inventory.File) int {
 func Since(d *disk.Disk, r *inventory.Result) string {
 	data, err := d.ReadFile(UnknownListPath, 64<<20)
 	if err != nil {
-		return "no earlier list: this disk came from no image that brought one"
+		return "no earlier list: this disk did not boot from an image of Kamino"
 	}
 	former := map[string]bool{}
 	head := ""
