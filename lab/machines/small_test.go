@@ -23,6 +23,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"kamino.dev/kamino/agent/nodeconfig"
+	"kamino.dev/kamino/agent/seal"
 	"kamino.dev/kamino/azure/emulator"
 )
 
@@ -431,5 +432,11 @@ func TestTwins(t *testing.T) {
 	got := strings.Join(Twins([]string{"a", "b"}, []Identity{a, b}), "; ")
 	if want := "a and b have the same ssh host key: 1; b has no random seed"; got != want {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	if _, err := seal.ParsePolicy([]byte(policy)); err != nil {
+		t.Error(err)
 	}
 }
