@@ -72,6 +72,7 @@ func TestBenchUnknown(t *testing.T) {
 	bench.Need(t)
 	root := t.TempDir()
 	copyTree(t, "testdata/bases/debian12-kubeadm", root)
+	writeFile(t, filepath.Join(root, "etc/kamino/seal.yaml"), "apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\nverify: {unknown: report}\n")
 	program := filepath.Join(t.TempDir(), "kamino-agent")
 	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "../cmd/kamino-agent").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
