@@ -207,6 +207,7 @@ func TestBase64Harmless(t *testing.T) {
 	files := map[string]string{
 		"srv/ca.pem":    "-----BEGIN CERTIFICATE-----\n" + wrapped(base64.StdEncoding.EncodeToString(append([]byte("\x30\x82\x03\xe8\x30\x82\x02\xd0\xa0\x03\x02\x01\x02"), noise[:900]...)), 64, "\n") + "\n-----END CERTIFICATE-----\n",
 		"srv/digest":    "sha256-" + base64.StdEncoding.EncodeToString(noise[:32]) + " sha512-" + base64.StdEncoding.EncodeToString(noise[:64]) + "\n",
+		"srv/RECORD":    "awscli/x.py,sha256=QlpoBcdEfGhIjKlMnOpQrStUvWxYz0123456789abcd,1234\nawscli/y.py,sha256=xQlpoBcdEfGhIjKlMnOpQrStUvWxYz0123456789abc,12\n",
 		"srv/image":     "url(data:image/png;base64," + base64.StdEncoding.EncodeToString(append([]byte("\x89PNG\r\n\x1a\n"), noise...)) + ")",
 		"srv/paths":     "/usr/lib/systemd/system/multi-user/target/wants\n/var/lib/containerd/some/where/else\nExecStartPreConditionIsSatisfiedAlways\n",
 		"srv/hello":     "content: " + base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\nset -e\napt-get install -y jq\n# password = changeme\necho ${PASSWORD}\n")),

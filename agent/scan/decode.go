@@ -41,7 +41,7 @@ func encoded(head []byte) *encoding {
 			}
 			return z, z.Close, nil
 		}}
-	case is("BZh"):
+	case is("BZh") && len(head) >= 10 && string(head[4:10]) == "1AY&SY": // a block's sign; a digest may begin as the file does
 		return &encoding{"bzip2", func(r *bufio.Reader) (io.Reader, func(), error) { return bzip2.NewReader(r), func() {}, nil }}
 	case is("\xff\xfe\x00\x00"), fourths(head, 0):
 		return &encoding{"UTF-32", func(r *bufio.Reader) (io.Reader, func(), error) { return wide{r, 4, 0}, func() {}, nil }}
