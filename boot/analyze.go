@@ -28,7 +28,9 @@ type Analysis struct {
 	Costs    []Cost    `json:"costs,omitempty"`
 	Remedies []Remedy  `json:"remedies,omitempty"`
 	Blame    []Blame   `json:"blame,omitempty"`
-	Verdict  []string  `json:"verdict,omitempty"`
+	// Unended are units that had begun to start and had not ended when the record did.
+	Unended []Milestone `json:"unended,omitempty"`
+	Verdict []string    `json:"verdict,omitempty"`
 	// Findings are remarks on the record: a container, a soft reboot, clock jumps, stamps that
 	// contradict each other.
 	Findings []string `json:"findings,omitempty"`
@@ -80,6 +82,10 @@ func Analyze(c *Capture, o Options) (*Analysis, error) {
 		}
 	}
 	onChain := map[string]bool{}
+	if !ok {
+		goal = -1
+	}
+	a.Unended = x.unended(goal)
 	if ok {
 		a.Goal = c.Units[goal].ID
 		a.Chain = x.chain(goal, o.Fuzz)
@@ -94,12 +100,12 @@ func Analyze(c *Capture, o Options) (*Analysis, error) {
 		}
 		a.Segments = x.segments(a.Chain)
 		a.Costs = x.costs(a.Segments)
-		if len(path) > 1 {
+		if len(path) > 1 && a.GoalEnded() { // what has no end cannot be replayed
 			a.Remedies = x.remedies(goal, a.Chain)
 		}
 	}
 	a.Blame = x.blame(onChain)
-	a.Verdict = append(a.verdict(), x.timeoutVerdict(a.After())...)
+	a.Verdict = slices.Concat(a.unendedVerdict(), a.verdict(), x.timeoutVerdict(a.After()))
 	a.Findings = x.findings()
 	return a, nil
 }

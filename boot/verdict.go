@@ -288,7 +288,9 @@ func (a *Analysis) verdict() []string {
 	if a.Goal != "kubelet.service" && a.Goal != "cloud-final.service" && !a.asked {
 		out = append(out, "Neither kubelet nor cloud-final is in this record; what follows is about "+a.Goal+".")
 	}
-	if a.GoalAt.Net == a.GoalAt.At {
+	if !a.GoalEnded() {
+		out = append(out, a.notEnded(a.GoalAt))
+	} else if a.GoalAt.Net == a.GoalAt.At {
 		out = append(out, fmt.Sprintf("%s %s %s.", what, a.GoalAt.At, a.After()))
 	} else {
 		out = append(out, fmt.Sprintf("%s %s %s, of which the machine was parked %s: %s net.", what, a.GoalAt.At, a.After(), a.GoalAt.At-a.GoalAt.Net, a.GoalAt.Net))
