@@ -69,7 +69,7 @@ func longestWord(value string) (longest string) {
 	return longest
 }
 
-// randomness is between -1 and 2: how little the neighbours in a text look like those in words and
+// randomness is between -1.2 and 2: how little the neighbours in a text look like those in words and
 // numbers, on average.
 func randomness(value string) float64 {
 	sum, pairs := 0.0, 0

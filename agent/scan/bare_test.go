@@ -41,7 +41,7 @@ func random(r *rand.Rand, n int) []byte {
 // TestBareTokens: of random tokens hardly one is taken for a name, and of 32 characters and more
 // none.
 func TestBareTokens(t *testing.T) {
-	const each = 2000
+	const each = 500
 	for form, write := range tokenForms {
 		r := rand.New(rand.NewPCG(5, 6))
 		for _, n := range []int{20, 24, 32, 40, 43, 64} {
@@ -106,7 +106,7 @@ func FuzzBareToken(f *testing.F) {
 		f.Add([]byte(write(r, 40)))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if n := randomness(string(data)); n < -1 || n > 2 {
+		if n := randomness(string(data)); n < -1.2 || n > 2 {
 			t.Errorf("%q: %v", data, n)
 		}
 		if bareToken(data) && (len(data) < 20 || len(data) > 706) {
