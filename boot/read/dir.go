@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
+	"strconv"
 	"strings"
 
 	"kamino.dev/kamino/boot"
@@ -37,15 +39,61 @@ func Folder(name string) (*boot.Capture, error) {
 // logs and cloud_init), what eks-log-collector gathered (awslabs/amazon-eks-ami), or any folder with
 // records of one boot, which are merged.
 func Dir(fsys fs.FS) (*boot.Capture, error) {
-	if root, ok := reportRoot(fsys, "sos_commands"); ok {
-		return readSOS(fsys, root)
+	sos, eks := reportRoots(fsys, "sos_commands"), reportRoots(fsys, "var_log")
+	roots := slices.Concat(sos, eks)
+	switch {
+	case len(roots) == 0:
+		return readLoose(fsys)
+	case slices.Contains(roots, "."): // folders in a report are its own
+	case len(roots) > 1:
+		return nil, fmt.Errorf("read folder: %d reports in it, %q and %q; give one of them, or use `kamino boot compare` or `kamino boot pool`", len(roots), roots[0], roots[1])
 	}
-	if root, ok := reportRoot(fsys, "var_log"); ok {
-		r := &report{fsys: fsys, root: root}
+	var c *boot.Capture
+	var err error
+	if len(sos) > 0 {
+		c, err = readSOS(fsys, sos[0])
+	} else {
+		r := &report{fsys: fsys, root: eks[0]}
 		r.add("var_log/messages", "var_log/syslog", "var_log/cloud-init.log")
-		return r.capture("eks-log-collector", "it has neither messages nor syslog nor cloud-init.log that can be read; "+fullJournal)
+		c, err = r.capture("eks-log-collector", "it has neither messages nor syslog nor cloud-init.log that can be read; "+fullJournal)
 	}
-	return readLoose(fsys)
+	if err == nil && roots[0] != "." {
+		noteBeside(fsys, roots[0], c)
+	}
+	return c, err
+}
+
+// noteBeside names the records that stand beside a report, which are not part of it.
+func noteBeside(fsys fs.FS, root string, c *boot.Capture) {
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil || len(entries) > maxDirFiles {
+		return
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		if _, err := readIn(fsys, e.Name()); err == nil {
+			names = append(names, e.Name())
+		}
+	}
+	if len(names) > 0 {
+		c.Note("left out, because beside the report in %q: %s; of the same boot, name both", root, someNames(names))
+	}
+}
+
+// someNames are the first of many names, and how many there are besides.
+func someNames(names []string) string {
+	var quoted []string
+	for _, n := range names[:min(len(names), 3)] {
+		quoted = append(quoted, strconv.Quote(n))
+	}
+	text := strings.Join(quoted, ", ")
+	if more := len(names) - len(quoted); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // report is a folder with records at known places. One that cannot be read, or is of another boot,
@@ -101,19 +149,28 @@ func readSOS(fsys fs.FS, root string) (*boot.Capture, error) {
 		r.add("sos_commands/systemd/*plot*.svg")
 	}
 	if r.c == nil {
-		r.add("sos_commands/logs/journalctl_--no-pager_--boot", "sos_commands/systemd/systemd-analyze", "sos_commands/systemd/systemd-analyze_blame")
+		r.add("sos_commands/logs/journalctl_--no-pager_--boot")
+		if r.c == nil {
+			r.add("var/log/syslog", "var/log/messages")
+		}
+		r.add("sos_commands/systemd/systemd-analyze", "sos_commands/systemd/systemd-analyze_blame")
 	}
-	return r.capture("sosreport", "it has neither systemctl dumps nor a plot that can be read; was sos run without the systemd plugin?")
+	return r.capture("sosreport", "it has neither systemctl dumps nor a plot nor a log that can be read; was sos run without the systemd plugin?")
 }
 
-// reportRoot finds the folder that has a report's mark in it: the one given, or the only one in it.
-func reportRoot(fsys fs.FS, mark string) (string, bool) {
+// reportRoots finds the folders that have a report's mark in them: the one given, or those in it.
+func reportRoots(fsys fs.FS, mark string) []string {
+	var roots []string
 	for _, pattern := range []string{mark, "*/" + mark} {
-		if found, err := fs.Glob(fsys, pattern); err == nil && len(found) > 0 {
-			return path.Dir(found[0]), true
+		found, _ := fs.Glob(fsys, pattern) // the patterns are well formed
+		for _, f := range found {
+			roots = append(roots, path.Dir(f))
+		}
+		if len(roots) > 0 {
+			break
 		}
 	}
-	return "", false
+	return roots
 }
 
 func sosHost(fsys fs.FS, root string, c *boot.Capture) {
@@ -165,12 +222,20 @@ func readLoose(fsys fs.FS) (*boot.Capture, error) {
 	}
 	var c *boot.Capture
 	var heads []head
+	var empty, folders []string
 	for _, e := range entries {
+		if e.IsDir() {
+			folders = append(folders, e.Name())
+		}
 		if !e.Type().IsRegular() {
 			continue
 		}
 		more, err := readIn(fsys, e.Name())
 		if errors.Is(err, ErrUnknownFormat) {
+			continue
+		}
+		if errors.Is(err, errEmpty) {
+			empty = append(empty, e.Name())
 			continue
 		}
 		if err != nil {
@@ -190,6 +255,12 @@ func readLoose(fsys fs.FS) (*boot.Capture, error) {
 	}
 	if c == nil {
 		return nil, fmt.Errorf("read folder: %w", ErrUnknownFormat)
+	}
+	if len(empty) > 0 {
+		c.Note("left out, because empty: %s", someNames(empty))
+	}
+	if len(folders) > 0 {
+		c.Note("left out: what is in the folders %s; name what is of this boot as well", someNames(folders))
 	}
 	return c, nil
 }

@@ -17,6 +17,8 @@ import (
 // ErrUnknownFormat reports an input that no reader recognises.
 var ErrUnknownFormat = errors.New("no boot recognised")
 
+var errEmpty = errors.New("empty input")
+
 // format is one kind of input. Sniff sees the first bytes without leading white space.
 type format struct {
 	name  string
@@ -85,7 +87,7 @@ func as(data []byte, formats ...format) (*boot.Capture, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	head := bytes.TrimLeft(data, " \t\r\n")
 	if len(head) == 0 {
-		return nil, errors.New("read boot: empty input")
+		return nil, fmt.Errorf("read boot: %w", errEmpty)
 	}
 	head = head[:min(len(head), sniffed)]
 	for _, f := range formats {

@@ -112,13 +112,17 @@ func bootPoolFiles(args []string) ([]string, error) {
 	return out, nil
 }
 
+// bootIsReport tells whether a folder is one report, or has one in it. Of several each is a boot.
 func bootIsReport(dir string) bool {
-	for _, pattern := range []string{"sos_commands", "*/sos_commands", "var_log", "*/var_log"} {
-		if found, err := filepath.Glob(filepath.Join(dir, pattern)); err == nil && len(found) > 0 {
+	inside := 0
+	for _, mark := range []string{"sos_commands", "var_log"} {
+		if _, err := os.Stat(filepath.Join(dir, mark)); err == nil {
 			return true
 		}
+		found, _ := filepath.Glob(filepath.Join(dir, "*", mark)) // a name that is no pattern finds nothing
+		inside += len(found)
 	}
-	return false
+	return inside == 1
 }
 
 // bootAnalyze reads one side of a comparison; a boot without a host name is called by its file.
