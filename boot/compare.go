@@ -12,6 +12,8 @@ import (
 type Comparison struct {
 	A Side `json:"a"`
 	B Side `json:"b"`
+	// Since is what the times of both count from; empty where they count from different moments.
+	Since string `json:"since,omitempty"`
 	// Milestones, Chain and Units list differences: milestones in the order of time, the others
 	// largest first.
 	Milestones []Delta `json:"milestones,omitempty"`
@@ -44,10 +46,18 @@ const leastChange = Micros(50 * 1000)
 
 // Compare says what got faster or slower from a to b.
 func Compare(a, b *Analysis) *Comparison {
-	c := &Comparison{A: sideOf(a, "A"), B: sideOf(b, "B")}
-	c.Milestones = compareMilestones(a, b)
+	a, b = sameZero(a, b)
+	c := &Comparison{A: sideOf(a, "A"), B: sideOf(b, "B"), Since: a.Origin()}
+	if a.zeroPoint() == b.zeroPoint() {
+		c.Milestones = compareMilestones(a, b)
+	} else {
+		c.Since = ""
+	}
 	c.Chain = deltas(chainTimes(a), chainTimes(b), 1)
 	c.Units = deltas(unitTimes(a), unitTimes(b), leastChange)
+	if c.Verdict = c.notJudged(a, b); c.Verdict != "" {
+		return c
+	}
 	goal := "startup"
 	if a.Goal == b.Goal && a.Goal != "" {
 		goal = a.Goal
@@ -64,6 +74,66 @@ func Compare(a, b *Analysis) *Comparison {
 		c.Verdict += fmt.Sprintf(" The goals differ: %s and %s.", a.Goal, b.Goal)
 	}
 	return c
+}
+
+// zeroPoint is what the analysis counts from, as far as that matters between boots: whatever has no
+// kernel of its own began with its own start, as a machine does with its kernel's.
+func (a *Analysis) zeroPoint() string {
+	if a.Since == sinceUserspace || a.Since == sinceCloudInit {
+		return a.Since
+	}
+	return sinceKernel
+}
+
+// FromStart tells whether the analysis counts from the boot's own start.
+func (a *Analysis) FromStart() bool { return a.zeroPoint() == sinceKernel }
+
+// sameZero makes both analyses count from the start of userspace, where one does and the other knows
+// when that was.
+func sameZero(a, b *Analysis) (*Analysis, *Analysis) {
+	switch {
+	case a.zeroPoint() == sinceUserspace:
+		return a, b.fromUserspace()
+	case b.zeroPoint() == sinceUserspace:
+		return a.fromUserspace(), b
+	}
+	return a, b
+}
+
+func (a *Analysis) fromUserspace() *Analysis {
+	if a.zeroPoint() != sinceKernel || a.Zero == 0 {
+		return a
+	}
+	late := *a
+	late.Since, late.Zero = sinceUserspace, 0
+	move := func(m *Milestone) { m.At, m.Net = m.At-a.Zero, m.Net-a.Net(0, a.Zero) }
+	if a.Goal != "" {
+		move(&late.GoalAt)
+	}
+	late.Milestones = slices.Clone(a.Milestones)
+	for i := range late.Milestones {
+		move(&late.Milestones[i])
+	}
+	return &late
+}
+
+// notJudged says why the two cannot be compared as wholes, where that is so.
+func (c *Comparison) notJudged(a, b *Analysis) string {
+	for _, s := range []struct {
+		name string
+		a    *Analysis
+	}{{c.A.Name, a}, {c.B.Name, b}} {
+		if s.a.Goal == "" {
+			return fmt.Sprintf("Not judged: the record of %s does not say when a unit started.", s.name)
+		}
+		if !s.a.GoalEnded() {
+			return fmt.Sprintf("Not judged: %s had not ended in %s when the record ended.", s.a.Goal, s.name)
+		}
+	}
+	if a.zeroPoint() != b.zeroPoint() {
+		return fmt.Sprintf("Not judged: %s counts from the start of %s, %s from that of %s; add `systemctl show` or the journal of the same boot.", c.A.Name, a.Origin(), c.B.Name, b.Origin())
+	}
+	return ""
 }
 
 func sideOf(a *Analysis, fallback string) Side {
@@ -154,7 +224,7 @@ func (c *Comparison) WriteText(w io.Writer) error {
 		list  []Delta
 		most  int
 	}{
-		{"Milestones, since the kernel started, net of parking", c.Milestones, 99},
+		{"Milestones, since " + c.Since + " started, net of parking", c.Milestones, 99},
 		{"On the critical chain", c.Chain, 15},
 		{"Units", c.Units, 15},
 	} {

@@ -148,7 +148,7 @@ func TestPoolStatistics(t *testing.T) {
 	if r.Total.Boots != 10 || r.Total.Median != 55*sec/10 || r.Total.P90 != 9*sec || r.Total.Most != 10*sec {
 		t.Errorf("of 1 to 10 s: %+v, want median 5.5 s, p90 9 s", r.Total)
 	}
-	if len(r.Other) != 1 || r.Other[0] != (boot.OtherGoal{Goal: "cloud-final.service", Boots: 1}) {
+	if len(r.Other) != 1 || r.Other[0] != (boot.OtherGoal{Goal: "cloud-final.service", Since: "kernel", Boots: 1}) {
 		t.Errorf("boots to another goal: %+v", r.Other)
 	}
 	var empty boot.Pool

@@ -20,11 +20,13 @@ func (a *Analysis) After() string {
 }
 
 // Origin is what the analysis' moments count from, in words.
-func (a *Analysis) Origin() string {
-	if a.Since == sinceUserspace || a.Since == sinceCloudInit {
-		return a.Since
+func (a *Analysis) Origin() string { return originOf(a.Since) }
+
+func originOf(since string) string {
+	if since == sinceUserspace || since == sinceCloudInit {
+		return since
 	}
-	return "the " + a.Since
+	return "the " + since
 }
 
 // floatStart is where the first event of spans is that have no place.

@@ -13,10 +13,22 @@ import (
 type Pool struct {
 	boots      int
 	parked     int
-	milestones map[string][]Micros
+	milestones map[string]map[string][]Micros // by what they count from, and name
 	chain      map[string]*chainStat
 	totals     []poolBoot
-	goals      map[string]int
+	kinds      map[poolKind]int
+}
+
+// poolKind is what a boot's total is of. Only totals of one kind can be summed up.
+type poolKind struct {
+	goal, since string
+	unended     bool // there is no total: the goal had not ended when the record did
+}
+
+func (k poolKind) measured() bool { return k.goal != "" && !k.unended }
+
+func (k poolKind) compare(o poolKind) int {
+	return cmp.Or(strings.Compare(k.goal, o.goal), strings.Compare(k.since, o.since))
 }
 
 type chainStat struct {
@@ -26,7 +38,7 @@ type chainStat struct {
 
 type poolBoot struct {
 	name string
-	goal string
+	kind poolKind
 	net  Micros
 }
 
@@ -35,6 +47,7 @@ type PoolReport struct {
 	Boots      int         `json:"boots"`
 	Parked     int         `json:"parked"`
 	Goal       string      `json:"goal"`
+	Since      string      `json:"since"` // what total and milestones count from
 	Total      Spread      `json:"total"`
 	Milestones []Spread    `json:"milestones,omitempty"`
 	Chain      []OnChain   `json:"chain,omitempty"`
@@ -65,15 +78,19 @@ type Outlier struct {
 	Over Micros `json:"over"` // above the median
 }
 
-// OtherGoal counts boots that were measured to another unit than most, and are in no total.
+// OtherGoal counts boots that were measured to another unit than most, or from another moment, or
+// whose goal had not ended. They are in no total.
 type OtherGoal struct {
-	Goal  string `json:"goal"`
-	Boots int    `json:"boots"`
+	Goal    string `json:"goal"`
+	Since   string `json:"since"`
+	Unended bool   `json:"unended,omitempty"`
+	Boots   int    `json:"boots"`
 }
 
 // Summary is the little of an analysis that a pool keeps.
 type Summary struct {
-	name, goal string
+	name       string
+	kind       poolKind
 	net        Micros
 	parked     bool
 	milestones []Milestone
@@ -82,7 +99,7 @@ type Summary struct {
 
 // Summarize takes out of an analysis what a pool needs; name is for boots without a host name.
 func Summarize(name string, a *Analysis) *Summary {
-	s := &Summary{name: strings.Clone(cmp.Or(a.Host.Name, name)), goal: strings.Clone(a.Goal), net: a.GoalAt.Net, parked: a.ParkedFor > 0, chain: chainTimes(a)}
+	s := &Summary{name: strings.Clone(cmp.Or(a.Host.Name, name)), kind: poolKind{strings.Clone(a.Goal), a.zeroPoint(), a.Goal != "" && !a.GoalEnded()}, net: a.GoalAt.Net, parked: a.ParkedFor > 0, chain: chainTimes(a)}
 	for _, m := range a.Milestones {
 		s.milestones = append(s.milestones, Milestone{Name: m.Name, Net: m.Net})
 	}
@@ -92,14 +109,19 @@ func Summarize(name string, a *Analysis) *Summary {
 // Add takes a boot in.
 func (p *Pool) Add(s *Summary) {
 	if p.milestones == nil {
-		p.milestones, p.chain, p.goals = map[string][]Micros{}, map[string]*chainStat{}, map[string]int{}
+		p.milestones, p.chain, p.kinds = map[string]map[string][]Micros{}, map[string]*chainStat{}, map[poolKind]int{}
 	}
 	p.boots++
 	if s.parked {
 		p.parked++
 	}
+	from := p.milestones[s.kind.since]
+	if from == nil {
+		from = map[string][]Micros{}
+		p.milestones[s.kind.since] = from
+	}
 	for _, m := range s.milestones {
-		p.milestones[m.Name] = append(p.milestones[m.Name], m.Net)
+		from[m.Name] = append(from[m.Name], m.Net)
 	}
 	for unit, t := range s.chain {
 		st := p.chain[unit]
@@ -110,34 +132,36 @@ func (p *Pool) Add(s *Summary) {
 		st.on++
 		st.times = append(st.times, t)
 	}
-	p.goals[s.goal]++
-	p.totals = append(p.totals, poolBoot{s.name, s.goal, s.net})
+	p.kinds[s.kind]++
+	p.totals = append(p.totals, poolBoot{s.name, s.kind, s.net})
 }
 
 // Report sums up what was added.
 func (p *Pool) Report() *PoolReport {
 	r := &PoolReport{Boots: p.boots, Parked: p.parked}
-	for goal, n := range p.goals {
-		if most := p.goals[r.Goal]; n > most || n == most && goal < r.Goal {
-			r.Goal = goal
+	most := poolKind{since: sinceKernel}
+	for kind, n := range p.kinds {
+		if was := p.kinds[most]; kind.measured() && (!most.measured() || n > was || n == was && kind.compare(most) < 0) {
+			most = kind
 		}
 	}
+	r.Goal, r.Since = most.goal, most.since
 	var times []Micros
 	for _, b := range p.totals {
-		if b.goal == r.Goal {
+		if b.kind == most {
 			times = append(times, b.net)
 		}
 	}
 	r.Total = spread(r.Goal, times)
-	for goal, n := range p.goals {
-		if goal != r.Goal {
-			r.Other = append(r.Other, OtherGoal{goal, n})
+	for kind, n := range p.kinds {
+		if kind != most {
+			r.Other = append(r.Other, OtherGoal{kind.goal, kind.since, kind.unended, n})
 		}
 	}
 	slices.SortFunc(r.Other, func(a, b OtherGoal) int {
-		return cmp.Or(cmp.Compare(b.Boots, a.Boots), strings.Compare(a.Goal, b.Goal))
+		return cmp.Or(cmp.Compare(b.Boots, a.Boots), strings.Compare(a.Goal, b.Goal), strings.Compare(a.Since, b.Since))
 	})
-	for name, list := range p.milestones {
+	for name, list := range p.milestones[most.since] {
 		r.Milestones = append(r.Milestones, spread(name, list))
 	}
 	slices.SortFunc(r.Milestones, func(a, b Spread) int { return cmp.Or(cmp.Compare(a.Median, b.Median), strings.Compare(a.Name, b.Name)) })
@@ -147,11 +171,11 @@ func (p *Pool) Report() *PoolReport {
 	slices.SortFunc(r.Chain, func(a, b OnChain) int {
 		return cmp.Or(cmp.Compare(b.Share*float64(b.Median), a.Share*float64(a.Median)), strings.Compare(a.Name, b.Name))
 	})
-	r.Outliers = p.outliers(r, times)
+	r.Outliers = p.outliers(r, most, times)
 	return r
 }
 
-func (p *Pool) outliers(r *PoolReport, times []Micros) []Outlier {
+func (p *Pool) outliers(r *PoolReport, most poolKind, times []Micros) []Outlier {
 	if len(times) < 4 {
 		return nil
 	}
@@ -163,7 +187,7 @@ func (p *Pool) outliers(r *PoolReport, times []Micros) []Outlier {
 	limit := r.Total.Median + max(mad*45/10, r.Total.Median/10) // 3 × 1.4826 ≈ 4.5
 	var out []Outlier
 	for _, b := range p.totals {
-		if b.goal == r.Goal && b.net > limit {
+		if b.kind == most && b.net > limit {
 			out = append(out, Outlier{b.name, b.net, b.net - r.Total.Median})
 		}
 	}
@@ -190,9 +214,16 @@ func (r *PoolReport) WriteText(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "\n%s: median %s, p90 %s, slowest %s\n", cmp.Or(r.Goal, "no goal"), r.Total.Median, r.Total.P90, r.Total.Most)
 	for _, o := range r.Other {
-		fmt.Fprintf(&b, "%s led to %s instead, not counted in that line\n", Count(o.Boots, "boot"), cmp.Or(o.Goal, "nothing"))
+		switch boots := Count(o.Boots, "boot"); {
+		case o.Unended:
+			fmt.Fprintf(&b, "%s ended before %s had ended, not counted in that line\n", boots, o.Goal)
+		case o.Since != r.Since:
+			fmt.Fprintf(&b, "%s led to %s, counted from the start of %s instead of %s, not counted in that line\n", boots, cmp.Or(o.Goal, "nothing"), originOf(o.Since), originOf(r.Since))
+		default:
+			fmt.Fprintf(&b, "%s led to %s instead, not counted in that line\n", boots, cmp.Or(o.Goal, "nothing"))
+		}
 	}
-	fmt.Fprintf(&b, "\n%-44s %6s %12s %12s %12s\n", "Milestones, since the kernel started", "boots", "median", "p90", "max")
+	fmt.Fprintf(&b, "\n%-44s %6s %12s %12s %12s\n", "Milestones, since "+originOf(r.Since)+" started", "boots", "median", "p90", "max")
 	for _, m := range r.Milestones {
 		fmt.Fprintf(&b, "  %-42s %6d %12s %12s %12s\n", m.Name, m.Boots, m.Median, m.P90, m.Most)
 	}

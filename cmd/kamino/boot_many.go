@@ -71,6 +71,24 @@ func (e *bootOverBudget) Error() string {
 	return fmt.Sprintf("%s: %s took %s net, %s over the budget of %s", e.name, e.goal, e.took, e.took-e.budget, e.budget)
 }
 
+// bootWithin holds a boot against a budget. One whose end, or beginning, is not in the record has not
+// kept it.
+func bootWithin(name string, a *boot.Analysis, limit boot.Micros) error {
+	const more = "give the output of (systemctl show; echo; systemctl show --all '*'), or the journal, of that boot"
+	name = kamino.Plain(name)
+	switch {
+	case a.Goal == "":
+		return kamino.WithHint(fmt.Errorf("%s: judge the budget of %s: the record does not say when a unit started", name, limit), more)
+	case a.GoalAt.Net > limit:
+		return &bootOverBudget{name, a.Goal, a.GoalAt.Net, limit}
+	case !a.GoalEnded():
+		return kamino.WithHint(fmt.Errorf("%s: judge the budget of %s: %s had not ended when the record ended", name, limit, a.Goal), more)
+	case !a.FromStart():
+		return kamino.WithHint(fmt.Errorf("%s: judge the budget of %s: times count from the start of %s, and what came before is not known", name, limit, a.Origin()), more)
+	}
+	return nil
+}
+
 func bootCompare(std ioStreams) *cobra.Command {
 	b := &bootCommand{io: std}
 	var budget durationValue
@@ -96,8 +114,8 @@ func bootCompare(std ioStreams) *cobra.Command {
 			default:
 				err = bootEncode(std.Out, b.format, c)
 			}
-			if limit := boot.Micros(budget.d.Microseconds()); err == nil && limit > 0 && to.GoalAt.Net > limit {
-				return &bootOverBudget{args[1], to.Goal, to.GoalAt.Net, limit}
+			if limit := boot.Micros(budget.d.Microseconds()); err == nil && limit > 0 {
+				err = bootWithin(args[1], to, limit)
 			}
 			return err
 		},

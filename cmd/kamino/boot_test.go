@@ -197,3 +197,26 @@ func TestBootPool(t *testing.T) {
 		t.Errorf("JSON: %v, %+v", err, r)
 	}
 }
+
+// TestBootBudgetWithoutEnd: a budget is not kept by a boot whose end, or beginning, is not in the record.
+func TestBootBudgetWithoutEnd(t *testing.T) {
+	const chain = "multi-user.target @12.3s\n└─kubelet.service @11.9s\n  └─cloud-final.service @8.1s +3.7s\n"
+	const hung = "Nov 27 03:02:12 n1 systemd[1]: systemd 249 running in system mode\nNov 27 03:02:54 n1 systemd[1]: Starting Execute cloud user/final scripts...\n"
+	good := kubeletBoot(t, filepath.Join(t.TempDir(), "good.json"), 20)
+	for name, tc := range map[string]struct {
+		text, budget, want string
+		code               int
+	}{
+		"lengths only":         {"53.780s cloud-final.service\n", "60s", "does not say when a unit started", 1},
+		"hung":                 {hung, "60s", "had not ended when the record ended", 1},
+		"from userspace":       {chain, "60s", "times count from the start of userspace", 1},
+		"from userspace, over": {chain, "10s", "over the budget of 10s", exitRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, errs, code := bootRun(t, tc.text, "compare", good, "-", "--budget", tc.budget)
+			if code != tc.code || !strings.Contains(errs, tc.want) {
+				t.Errorf("exit code %d, want %d: %s", code, tc.code, errs)
+			}
+		})
+	}
+}
