@@ -50,7 +50,7 @@ func (c *comingBack) boot(n Node, mark *Mark) bootSight {
 		return bootMarked
 	case c.offSeen && n.BootID != c.bootThen:
 		return bootFresh
-	case mark != nil && mark.BootID == "":
+	case mark == nil || mark.BootID == "": // then nothing tells that it has booted
 		return bootUnmarked
 	}
 	return bootOther
@@ -74,8 +74,8 @@ type bootSight int
 const (
 	bootMarked   bootSight = iota // the same: what Kubernetes shows is from before the donor was touched
 	bootFresh                     // another one, and another than when the machine was seen off
-	bootOther                     // another one than the marked, or the mark is gone
-	bootUnmarked                  // the mark names none, as where only the taint is left of it
+	bootOther                     // another one than the marked
+	bootUnmarked                  // the mark names none, as where only the taint is left of it, or is gone
 	bootUnknown                   // neither mark nor node name one, as where Kubernetes forgot the node
 )
 

@@ -87,7 +87,7 @@ func TestBootSight(t *testing.T) {
 		"another boot since it was off, without a mark": {seen: off("1"), node: node("2"), want: bootFresh},
 		"another boot, from before it was off":          {seen: off("2"), node: node("2"), mark: mark("1"), want: bootOther},
 		"another boot":                                  {node: node("2"), mark: mark("1"), want: bootOther},
-		"no mark":                                       {node: node("1"), want: bootOther},
+		"no mark":                                       {node: node("1"), want: bootUnmarked},
 		"a mark without a boot":                         {node: node("1"), mark: mark(""), want: bootUnmarked},
 		"no boot anywhere":                              {node: node(""), mark: mark(""), want: bootUnknown},
 		"no node":                                       {node: Node{Name: "n"}, want: bootUnknown},

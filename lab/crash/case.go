@@ -199,7 +199,9 @@ func (c *Case) play(w *World, out *Outcome) {
 	}
 	if strike.Rival != nil {
 		if r := strike.Rival; r.Unharmed && first.Err != nil && !(r.Name == "a person deletes the lease" && c.Golden.Calls[strike.At-1].means.Verb == invariant.SetModel) &&
-			!(r.Name == "nothing can be deleted in the cloud" && out.Writes == 0) { // connect refuses before anything is touched
+			!(r.Name == "nothing can be deleted in the cloud" && out.Writes == 0) && // connect refuses before anything is touched
+			// Who looks seldom at a machine that stays on cannot rule out that it was started again.
+			!(w.shape.Mute && strings.Contains(first.Err.Error(), "it may have been started again since")) {
 			out.Violations = append(out.Violations, fmt.Sprintf("I19: the run fails although it could go on: %v", first.Err))
 		}
 		w.mend()
