@@ -116,6 +116,10 @@ type Unit struct {
 	Result        string   `json:"result,omitempty"`
 	CPU           Micros   `json:"cpu,omitempty"`
 	RemainsActive bool     `json:"remainsActive,omitempty"`
+
+	// Coarse tells that the stamps are in whole seconds; [Capture.Merge] prefers others. It is not part
+	// of the document.
+	Coarse bool `json:"-"`
 }
 
 // Stamps are a unit's four transitions, named as systemd-analyze names them.

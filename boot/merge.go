@@ -70,7 +70,7 @@ const sameStart = Micros(100 * 1000)
 // fill takes from o what u does not know.
 func (u *Unit) fill(o *Unit) {
 	if u.Stamps == (Stamps{}) {
-		u.Stamps = o.Stamps
+		u.Stamps, u.Coarse = o.Stamps, o.Coarse
 	}
 	if mine, first := u.FirstStamps().Began(), o.FirstStamps(); first.Began() > 0 && (mine == 0 || first.Began()+sameStart < mine) {
 		u.First = &first
@@ -154,6 +154,7 @@ func (c *Capture) Merge(o *Capture) error {
 	if err := c.align(o); err != nil {
 		return fmt.Errorf("merge captures: %w", err)
 	}
+	c.preferExact(o)
 	for _, s := range o.Sources {
 		if !slices.Contains(c.Sources, s) {
 			c.Sources = append(c.Sources, s)
@@ -215,6 +216,51 @@ func (c *Capture) align(o *Capture) error {
 		late.Manager = Manager{}
 	}
 	return nil
+}
+
+// coarseSlack is how far a stamp in whole seconds may be from the exact one of the same moment: both it
+// and the moment from which that record counts were cut.
+const coarseSlack = Micros(2 * 1000 * 1000)
+
+// preferExact takes away the times in whole seconds of which the other record has the exact ones.
+func (c *Capture) preferExact(o *Capture) {
+	mine := make(map[string]*Unit, len(c.Units))
+	for i := range c.Units {
+		mine[c.Units[i].ID] = &c.Units[i]
+	}
+	for i := range o.Units {
+		exact, coarse := &o.Units[i], mine[o.Units[i].ID]
+		if coarse == nil || coarse.Coarse == exact.Coarse {
+			continue
+		}
+		if exact.Coarse {
+			exact, coarse = coarse, exact
+		}
+		if coarse.First != nil && coarse.Stamps != (Stamps{}) { // of two starts
+			continue
+		}
+		e, k := exact.FirstStamps(), coarse.FirstStamps()
+		if e.Began() == 0 || k.Began() == 0 || absolute(e.Began()-k.Began()) > coarseSlack {
+			continue
+		}
+		if e.Done() == 0 && k.Done() > 0 && exact.First == nil { // the exact record is the earlier one
+			exact.Activated = max(k.Done(), e.Began())
+		}
+		coarse.Stamps, coarse.First = Stamps{}, nil
+	}
+	c.dropCoarseMarks(o)
+	o.dropCoarseMarks(c)
+}
+
+// dropCoarseMarks removes the marks of a record in whole seconds that another one has.
+func (c *Capture) dropCoarseMarks(o *Capture) {
+	exact := func(u Unit) bool { return !u.Coarse }
+	if len(c.Units) == 0 || slices.ContainsFunc(c.Units, exact) || !slices.ContainsFunc(o.Units, exact) {
+		return
+	}
+	c.Marks = slices.DeleteFunc(c.Marks, func(m Mark) bool {
+		return slices.ContainsFunc(o.Marks, func(n Mark) bool { return n.Name == m.Name && absolute(n.At-m.At) <= coarseSlack })
+	})
 }
 
 // placed tells whether the record has any stamp.

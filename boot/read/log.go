@@ -380,6 +380,9 @@ func (r *textLog) capture() (*boot.Capture, error) {
 	exact := "exact to 1 µs"
 	if r.coarse() {
 		exact = "in whole seconds"
+		for i := range c.Units {
+			c.Units[i].Coarse = true
+		}
 	}
 	c.Note("read from the text of a log: times are %s, units have their description as name where the text has no other, and no dependencies; for all of it, %s", exact, fullJournal)
 	return c, nil
