@@ -22,7 +22,7 @@ type Analysis struct {
 	Milestones []Milestone `json:"milestones,omitempty"`
 	// Goal is the unit that the chain leads to: kubelet, else cloud-final, else the default target.
 	Goal     string    `json:"goal,omitempty"`
-	GoalAt   Milestone `json:"goalAt"`
+	GoalAt   Milestone `json:"goalAt,omitzero"`
 	Chain    *Link     `json:"chain,omitempty"`
 	Segments []Segment `json:"segments,omitempty"`
 	Costs    []Cost    `json:"costs,omitempty"`
@@ -46,7 +46,7 @@ type Blame struct {
 	Task    bool   `json:"task,omitempty"`
 	Took    Micros `json:"took"`
 	Net     Micros `json:"net"`
-	Start   Micros `json:"start"` // zero where the record has a length only
+	Start   Micros `json:"start,omitempty"` // zero where the record has a length only
 	OnChain bool   `json:"onChain,omitempty"`
 	// Restarted tells that the unit ran again later; Later that these stamps are of such a run,
 	// because the first is unknown.

@@ -99,5 +99,30 @@ func (c *Capture) sameStamps(o *Capture) error {
 			return differ("boots", p.what+p.a.String(), p.b.String()+" after the kernel")
 		}
 	}
+	return c.sameUnits(o)
+}
+
+// onceUnits start once in a boot; others may have been restarted between two looks at it.
+var onceUnits = append([]string{"multi-user.target", "graphical.target"}, cloudInitAll...)
+
+// sameUnits compares the units that start once. A log that does not know its own zero says nothing.
+func (c *Capture) sameUnits(o *Capture) error {
+	adrift := func(c *Capture) bool { return c.Manager.FromUserspace && slices.Contains(c.Sources, "log") }
+	if adrift(c) || adrift(o) {
+		return nil
+	}
+	for _, name := range onceUnits {
+		u, v := c.Unit(name), o.Unit(name)
+		if u == nil || v == nil || u.Coarse || v.Coarse || u.Restarts+v.Restarts > 0 {
+			continue
+		}
+		s, t := u.FirstStamps(), v.FirstStamps()
+		if a, b := s.Began(), t.Began(); a > 0 && b > 0 && absolute(a-b) > stampSlack {
+			return differ("boots", name+" began at "+a.String(), b.String())
+		}
+		if a, b := s.Done(), t.Done(); a > 0 && b > 0 && absolute(a-b) > stampSlack {
+			return differ("boots", name+" was done at "+a.String(), b.String())
+		}
+	}
 	return nil
 }

@@ -201,8 +201,12 @@ func (x *index) remedies(goal int, chain *Link) []Remedy {
 	was = reach(true)
 	if ok {
 		mark("cloud-final.service")
-		step("start kubelet before cloud-final", reach(true))
-		step(x.withoutScript(plan), reach(false))
+		first, script := "start kubelet before cloud-final", x.withoutScript(plan)
+		if x.c.Units[goal].ID != "kubelet.service" {
+			first, script = "start what waits for cloud-final before it", strings.Replace(script, "kubelet", "it", 1)
+		}
+		step(first, reach(true))
+		step(script, reach(false))
 	}
 	if _, found := x.started(nodeadmUnits...); found {
 		mark(nodeadmUnits...)
@@ -320,7 +324,9 @@ func (a *Analysis) verdict() []string {
 			out = append(out, NoRemedy+".")
 		case len(a.Remedies) == 1:
 			out = append(out, fmt.Sprintf("Then %s would come at %s net. %s", a.Goal, last, estimate))
-		case a.Goal == "kubelet.service" || a.Goal == "cloud-final.service":
+		case a.Goal == "cloud-final.service":
+			out = append(out, fmt.Sprintf("Together %s: what waits for cloud-final at %s net; kubelet is not in this record. %s", total, last, estimate))
+		case a.Goal == "kubelet.service":
 			out = append(out, fmt.Sprintf("Together %s: kubelet at %s net. %s", total, last, estimate))
 		default:
 			out = append(out, fmt.Sprintf("Together %s: %s at %s net. %s", total, a.Goal, last, estimate))

@@ -1,6 +1,7 @@
 package boot_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -152,5 +153,24 @@ func TestSameBoot(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRemediesWithoutKubelet: of a record without kubelet no time of kubelet is promised, and a time
+// that is not known is not in the document.
+func TestRemediesWithoutKubelet(t *testing.T) {
+	verdict := strings.Join(analyze(t, cloudInitOnly(), boot.Options{}).Verdict, "\n")
+	if strings.Contains(verdict, "kubelet at") || strings.Contains(verdict, "start kubelet") || !strings.Contains(verdict, "what waits for cloud-final at ") || !strings.Contains(verdict, "kubelet is not in this record") {
+		t.Errorf("the verdict is\n%s", verdict)
+	}
+	lengths := &boot.Capture{Schema: boot.Schema, Lengths: []boot.Length{{Name: "a.service", Took: sec}}}
+	document, err := json.Marshal(analyze(t, lengths, boot.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, not := range []string{`"start":`, `"goalAt":`} {
+		if strings.Contains(string(document), not) {
+			t.Errorf("a length has %s: %s", not, document)
+		}
 	}
 }
