@@ -43,7 +43,7 @@ demo: build lab ## the main job, live: a donor becomes the image of its pool, an
 # fails beyond 1.5 times its bound, whatever the load of the machine. SWEEP=all plays every case of the
 # sweeps: then unit has no bound.
 BOUND_lint    := 400
-BOUND_unit    := 800
+BOUND_unit    := 1000
 BOUND_race    := 400
 BOUND_lab     := 500
 BOUND_crash   := 520
