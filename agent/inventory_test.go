@@ -67,7 +67,7 @@ func TestLookBeforeDrain(t *testing.T) {
 	fresh := func(name string) string {
 		root := filepath.Join(top, name)
 		copyTree(t, "testdata/bases/debian12-kubeadm", root)
-		copyTree(t, "testdata/cases/boot-file-source/root", root) // a NodeConfig, without which no clone could join
+		copyTree(t, "testdata/cases/boot-file-source/root", root)                      // a NodeConfig, without which no clone could join
 		if err := os.Remove(filepath.Join(root, "etc/kamino/seal.yaml")); err != nil { // the policy counts
 			t.Fatal(err)
 		}

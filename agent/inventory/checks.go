@@ -151,7 +151,11 @@ var longKey = regexp.MustCompile(`/[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-
 // compiledPython: PEP 552's header with the time and size of the source, which must be there.
 func compiledPython(l *look, name string, data []byte) bool {
 	module, _, _ := strings.Cut(path.Base(name), ".")
-	info, err := l.disk.Lstat(path.Join(path.Dir(path.Dir(name)), module+".py"))
+	source, err := l.disk.Follow(path.Join(path.Dir(path.Dir(name)), module+".py"))
+	if err != nil {
+		return false
+	}
+	info, err := l.disk.Lstat(source)
 	if err != nil || len(data) < 16 || binary.LittleEndian.Uint32(data[4:]) != 0 {
 		return false
 	}

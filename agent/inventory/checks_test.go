@@ -75,3 +75,20 @@ func FuzzPublicKeys(f *testing.F) {
 		_ = publicKeys(nil, "", data)
 	})
 }
+
+// TestGeneratedLinks: of links that lead nowhere on the disk, those into memory and to what images
+// leave out are known.
+func TestGeneratedLinks(t *testing.T) {
+	for name, c := range map[string]struct {
+		target string
+		known  bool
+	}{
+		"etc/resolv.conf": {"../run/systemd/resolve/stub-resolv.conf", true}, "etc/mtab": {"/proc/self/mounts", true}, "dev/stdout": {"/proc/self/fd/1", true}, "dev/fd": {"fd", true},
+		"etc/alternatives/awk.1.gz": {"/usr/share/man/man1/mawk.1.gz", true}, "usr/share/man/man1/awk.1.gz": {"/etc/alternatives/awk.1.gz", true}, "var/log/README": {"../../usr/share/doc/systemd/README.logs", true},
+		"etc/alternatives/awk": {"/srv/awk", false}, "var/log/pods": {"/data/pods", false},
+	} {
+		if got := generatedLink(name, c.target); got != c.known {
+			t.Errorf("/%s to %s: known %t, want %t", name, c.target, got, c.known)
+		}
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"kamino.dev/kamino/agent/disk"
 )
 
 // row is one kind of file that systems generate, and that is the same, or says nothing, wherever it
@@ -60,9 +62,18 @@ var rowsByRoot = func() map[string][]int {
 
 // generatedLink knows links that lead nowhere on the disk as it lies, but do when it runs.
 func generatedLink(name, target string) bool {
-	target = path.Join("/", path.Dir(name), target)
-	if strings.HasPrefix(target, "/run/") || strings.HasPrefix(target, "/proc/") {
+	// An installation's few links under the kernel's own.
+	if disk.Under(name, "dev") {
 		return true
+	}
+	if !path.IsAbs(target) {
+		target = path.Join("/", path.Dir(name), target)
+	}
+	// Into memory; by update-alternatives, and to documentation and manual pages, which images leave out.
+	for _, dir := range []string{"/run/", "/proc/", "/etc/alternatives/", "/usr/share/man/", "/usr/share/doc/"} {
+		if strings.HasPrefix(target, dir) {
+			return true
+		}
 	}
 	return false
 }

@@ -39,7 +39,9 @@ var nodeRows = []row{
 	{paths: []string{"etc/containerd/config.toml", "etc/containerd/base-runtime-spec.json", "etc/crictl.yaml", "etc/cni/net.d/*.conf", "etc/cni/net.d/*.conflist",
 		"etc/sysctl.d/*.conf", "etc/modules-load.d/*.conf"},
 		why: "settings of the runtime, the network plug-in and the kernel, without credentials", check: plain},
-	{paths: []string{"etc/cloud/cloud.cfg", "etc/waagent.conf", "etc/ssh/sshd_config", "etc/os-release"}, why: "settings that image builders change, without credentials", check: plain},
+	{paths: []string{"etc/cloud/cloud.cfg", "etc/cloud/cloud.cfg.d/*.cfg", "etc/waagent.conf", "etc/ssh/sshd_config", "etc/ssh/sshd_config.d/*.conf", "etc/sudoers.d/90-cloud-init-users",
+		"etc/os-release", "etc/hosts.allow", "etc/hosts.deny", "etc/modules", "etc/networks", "etc/initramfs-tools/modules"},
+		why: "settings that installers and image builders write, without credentials", check: plain},
 	{paths: []string{"etc/systemd/network/*.network", "etc/netplan/*.yaml", "etc/NetworkManager/system-connections/*.nmconnection"}, why: "settings of network cards, without a hardware address and credentials", check: anyCard},
 	{paths: []string{"etc/kamino/nodeconfig.yaml"}, why: "the NodeConfig that clones read where their cloud brings none"},
 	{paths: []string{"var/lib/containers/storage/overlay-images/**", "var/lib/containers/storage/overlay-layers/**", "var/lib/containers/storage/overlay-containers/containers.json"},
@@ -62,7 +64,7 @@ var (
 	userInURL = regexp.MustCompile(`://[^/\s]*@`)
 	// secretSetting is an assignment to a name that stands for a credential, and its value.
 	secretSetting = regexp.MustCompile(`(?i)(?:passw|passphrase|psk|secret|token|credential|api_?key|private_?key|\bauth\b)[\w.-]*["']?[ \t]*[:=][ \t]*["']?([^\s"',}\]]*)`)
-	harmless      = regexp.MustCompile(`(?i)^(?:|y|n|yes|no|on|off|true|false|null|none|[0-9]+|/.*|\$[({A-Z].*|\{.*|\[.*)$`)
+	harmless      = regexp.MustCompile(`(?i)^(?:|all|y|n|yes|no|on|off|true|false|null|none|[0-9]+|/.*|\$[({A-Z].*|\{.*|\[.*)$`)
 	imageDigest   = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 	capitals      = regexp.MustCompile(`^[A-Z0-9]+(?:_[A-Z0-9]+)+$`)
 	hardware      = regexp.MustCompile(`(?i)\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b`)

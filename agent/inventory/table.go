@@ -4,7 +4,7 @@ package inventory
 // program that the reason names writes there, and it writes nothing of the machine's own. Where
 // people or agents write as well, a check reads.
 var rows = []row{
-	{paths: []string{"var/lib/dpkg/available", "var/lib/dpkg/cmethopt", "var/lib/dpkg/diversions", "var/lib/dpkg/diversions-old", "var/lib/dpkg/statoverride", "var/lib/dpkg/statoverride-old",
+	{paths: []string{"var/lib/dpkg/available", "var/lib/dpkg/arch", "var/lib/dpkg/cmethopt", "var/lib/dpkg/diversions", "var/lib/dpkg/diversions-old", "var/lib/dpkg/statoverride", "var/lib/dpkg/statoverride-old",
 		"var/lib/dpkg/status", "var/lib/dpkg/status-old", "var/lib/dpkg/info/*.list", "var/lib/dpkg/info/*.md5sums", "var/lib/dpkg/info/*.conffiles", "var/lib/dpkg/info/*.preinst", "var/lib/dpkg/info/*.postinst",
 		"var/lib/dpkg/info/*.prerm", "var/lib/dpkg/info/*.postrm", "var/lib/dpkg/info/*.config", "var/lib/dpkg/info/*.templates", "var/lib/dpkg/info/*.triggers", "var/lib/dpkg/info/*.shlibs", "var/lib/dpkg/info/*.symbols", "var/lib/dpkg/info/format", "var/lib/dpkg/triggers/*", "var/lib/dpkg/alternatives/*", "var/lib/apt/extended_states",
 		"var/lib/ucf/hashfile*", "var/lib/ucf/registry*"},
