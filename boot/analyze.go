@@ -75,6 +75,9 @@ func Analyze(c *Capture, o Options) (*Analysis, error) {
 	goal, ok := x.goal()
 	if o.Unit != "" {
 		if goal, ok = x.byName[o.Unit]; !ok {
+			goal, ok = x.byName[o.Unit+".service"]
+		}
+		if !ok {
 			return nil, fmt.Errorf("find unit %s: not in this capture; `kamino boot blame` lists those that are", o.Unit)
 		}
 		if x.first[goal].Began() == 0 {
@@ -105,8 +108,13 @@ func Analyze(c *Capture, o Options) (*Analysis, error) {
 		}
 	}
 	a.Blame = x.blame(onChain)
-	a.Verdict = slices.Concat(a.unendedVerdict(), a.verdict(), x.timeoutVerdict(a.After()))
-	a.Findings = x.findings()
+	gaveUp := x.timeoutVerdict(a.After())
+	if x.heldBack(a.GoalAt.At) {
+		a.Verdict = slices.Concat(a.unendedVerdict(), gaveUp, a.verdict())
+	} else {
+		a.Verdict = slices.Concat(a.unendedVerdict(), a.verdict(), gaveUp)
+	}
+	a.Findings = x.findings(a.chained())
 	return a, nil
 }
 
@@ -153,7 +161,7 @@ func (x *index) blame(onChain map[string]bool) []Blame {
 	return out
 }
 
-func (x *index) findings() []string {
+func (x *index) findings(chained bool) []string {
 	out := slices.Clone(x.c.Notes)
 	m := x.c.Manager
 	say := func(cond bool, format string, args ...any) {
@@ -181,7 +189,8 @@ func (x *index) findings() []string {
 	}
 	say(early > 0, "%s started before userspace (left over from the initrd or from an earlier run), with negative times", Count(early, "unit"))
 	say(odd > 0, "restarting when captured, with stamps of two runs: %s", Count(odd, "unit"))
-	say(!x.ordered && len(x.c.Units) > 0, "no ordering edges are known, so there is no chain; add `systemctl show --all '*'` of the same boot")
+	say(!x.ordered && len(x.c.Units) > 0 && chained, "no ordering edges are known, so the chain is only what ran meanwhile; add `systemctl show --all '*'` of the same boot")
+	say(!x.ordered && len(x.c.Units) > 0 && !chained, "no ordering edges are known, so there is no chain; add `systemctl show --all '*'` of the same boot")
 	for _, e := range x.c.CloudInit.Errors {
 		say(true, "cloud-init: %s", e)
 	}

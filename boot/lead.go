@@ -2,6 +2,8 @@ package boot
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -121,6 +123,37 @@ func (x *index) neverCame(i int) string {
 	return found
 }
 
+// devicePath is the path of a device's unit, as /etc/fstab has it; any other unit is its name. What is
+// escaped and not plain stays escaped: a terminal may obey it.
+func devicePath(unit string) string {
+	rest, device := strings.CutSuffix(unit, ".device")
+	if !device {
+		return unit
+	}
+	var b strings.Builder
+	b.WriteByte('/')
+	for i := 0; i < len(rest); i++ {
+		if rest[i] == '-' {
+			b.WriteByte('/')
+			continue
+		}
+		if strings.HasPrefix(rest[i:], `\x`) && len(rest) >= i+4 {
+			if n, err := strconv.ParseUint(rest[i+2:i+4], 16, 8); err == nil && n > ' ' && n < 0x7f {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(rest[i])
+	}
+	return b.String()
+}
+
+// heldBack tells whether systemd gave up waiting for something before the goal was reached.
+func (x *index) heldBack(goal Micros) bool {
+	return slices.ContainsFunc(x.timeouts, func(t timeout) bool { return t.at <= goal })
+}
+
 // maxTimeouts bounds the lines about starts that were given up.
 const maxTimeouts = 3
 
@@ -140,7 +173,7 @@ func (x *index) timeoutVerdict(after string) []string {
 		if t.at >= 1000 { // else it is the first line of a log that was cut
 			when = fmt.Sprintf(" at %s %s", t.at, after)
 		}
-		out = append(out, fmt.Sprintf("systemd waited%s for %s and gave up%s.", waited, t.unit, when))
+		out = append(out, fmt.Sprintf("systemd waited%s for %s and gave up%s.", waited, devicePath(t.unit), when))
 	}
 	if len(out) > 0 {
 		out = append(out, "Look for what never came in /etc/fstab, /etc/crypttab and the kernel's resume=: remove it there, or give it the option nofail.")

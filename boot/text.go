@@ -117,7 +117,7 @@ func (a *Analysis) WriteBlame(w io.Writer) error {
 			continue
 		}
 		mark := " "
-		if u.OnChain {
+		if u.OnChain && a.chained() {
 			mark = "*"
 		}
 		fmt.Fprintf(&b, "%14s %s %s", u.Net, mark, u.Unit)
@@ -131,11 +131,9 @@ func (a *Analysis) WriteBlame(w io.Writer) error {
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("\n* on the critical chain")
-	if a.Goal != "" {
-		b.WriteString(" to " + a.Goal)
+	if a.chained() {
+		b.WriteString("\n* on the critical chain to " + a.Goal + "\n")
 	}
-	b.WriteString("\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -155,6 +153,9 @@ func (a *Analysis) WriteChain(w io.Writer) error {
 	return err
 }
 
+// chained tells whether there is a chain, and not just its goal in a record without ordering edges.
+func (a *Analysis) chained() bool { return a.Chain != nil && (a.ordered || len(a.Chain.Next) > 0) }
+
 func (a *Analysis) chainText(b *strings.Builder) {
 	parking := ""
 	if a.ParkedFor > 0 {
@@ -164,7 +165,11 @@ func (a *Analysis) chainText(b *strings.Builder) {
 	if a.Zero == 0 {
 		from = "the start of " + a.Origin()
 	}
-	fmt.Fprintf(b, "Critical chain to %s (@ began, counted from %s%s; + took; each waited for the one below)\n", a.Goal, from, parking)
+	if a.chained() {
+		fmt.Fprintf(b, "Critical chain to %s (@ began, counted from %s%s; + took; each waited for the one below)\n", a.Goal, from, parking)
+	} else {
+		fmt.Fprintf(b, "What %s waited for is not known (@ began, counted from %s%s; + took)\n", a.Goal, from, parking)
+	}
 	a.link(b, a.Chain, "", "")
 }
 

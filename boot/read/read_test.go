@@ -345,7 +345,7 @@ ActiveEnterTimestampMonotonic=95200000
 		if top := a.Costs[0]; top.What != "dev-x.device (timed out)" || top.Net != 901e5 {
 			t.Errorf("the most expensive is %+v", top)
 		}
-		if v := strings.Join(a.Verdict, " "); !strings.Contains(v, "systemd waited 1min 30.100s for dev-x.device and gave up at 1min 31.900s after the kernel") {
+		if v := strings.Join(a.Verdict, " "); !strings.Contains(v, "systemd waited 1min 30.100s for /dev/x and gave up at 1min 31.900s after the kernel") {
 			t.Errorf("verdict is %s", v)
 		}
 	}

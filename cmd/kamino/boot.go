@@ -159,7 +159,11 @@ func (b *bootCommand) compatChain(c *boot.Capture) error {
 	}
 	var units []string
 	if b.unit != "" {
-		units = []string{b.unit}
+		unit := b.unit
+		if c.Unit(unit) == nil && c.Unit(unit+".service") != nil {
+			unit += ".service"
+		}
+		units = []string{unit}
 	}
 	missing, err := boot.CompatChain(b.io.Out, c, fuzz, units...)
 	if err != nil {

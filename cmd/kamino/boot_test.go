@@ -220,3 +220,13 @@ func TestBootBudgetWithoutEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestBootUnitWithoutSuffix: a unit may be named as systemctl takes it.
+func TestBootUnitWithoutSuffix(t *testing.T) {
+	file := kubeletBoot(t, filepath.Join(t.TempDir(), "n.json"), 20)
+	for _, args := range [][]string{{"chain", "--unit", "net"}, {"chain", "--compat", "--unit", "net"}, {"show", "--unit", "net"}} {
+		if out, errs, code := bootRun(t, "", append(args, file)...); code != 0 || !strings.Contains(out, "net.service") {
+			t.Errorf("%v: exit code %d, %s\n%s", args, code, errs, out)
+		}
+	}
+}
