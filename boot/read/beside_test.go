@@ -27,6 +27,7 @@ func TestFolderNamesWhatItLeavesOut(t *testing.T) {
 		"an empty file":              {fstest.MapFS{"j.txt": log("n1"), "dmesg": empty}, "", `left out, because empty: "dmesg"`},
 		"many empty files":           {fstest.MapFS{"j.txt": log("n1"), "a": empty, "b": empty, "c": empty, "d": empty}, "", `"a", "b", "c" and 1 more`},
 		"nothing but an empty file":  {fstest.MapFS{"dmesg": empty}, "no boot recognised", ""},
+		"nothing but folders":        {fstest.MapFS{"a/j.txt": log("n1"), "b/j.txt": log("n2")}, `its folders were not looked into: "a", "b"`, ""},
 		"a report with a log only":   {fstest.MapFS{"sos_commands/logs/x": empty, "var/log/syslog": log("n1")}, "", ""},
 		"a report with one of RHEL":  {fstest.MapFS{"sos_commands/logs/x": empty, "var/log/messages": log("n1")}, "", ""},
 		"two machines in one report": {fstest.MapFS{"sos_commands/logs/x": empty, "var/log/syslog": log("n1"), "var/log/messages": log("n2")}, "", `"var/log/messages" was skipped`},

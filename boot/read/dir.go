@@ -253,6 +253,9 @@ func readLoose(fsys fs.FS) (*boot.Capture, error) {
 			return nil, fmt.Errorf("read folder: %q: %w", e.Name(), err)
 		}
 	}
+	if c == nil && len(folders) > 0 {
+		return nil, fmt.Errorf("read folder: %w directly in it; its folders were not looked into: %s", ErrUnknownFormat, someNames(folders))
+	}
 	if c == nil {
 		return nil, fmt.Errorf("read folder: %w", ErrUnknownFormat)
 	}
