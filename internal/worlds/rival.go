@@ -84,6 +84,9 @@ type Rival struct {
 	Unharmed bool
 	// Same: once mended, the end must be that of an undisturbed run.
 	Same bool
+	// Later is how long afterwards the command is run again. A canary that no lease records is kept
+	// until it expires.
+	Later time.Duration
 	// Rows, if set, are those of the fault matrix where it can matter.
 	Rows []string
 }
@@ -93,6 +96,9 @@ const NoNode = "nobody"
 
 // Frozen is longer than any lease lasts, and than a run takes to be adopted.
 const Frozen = 4 * time.Minute
+
+// expired is longer than any canary lives.
+const expired = 3 * time.Hour
 
 // Rivals lists them all.
 func Rivals() []Rival {
@@ -250,12 +256,12 @@ var persons = []Rival{
 	{Name: "a person changes the model's image", Column: "11", Act: func(w World, _, _ string) { w.SetImage() }},
 	{Name: "a person takes the newest version out of latest", Column: "11", Act: func(w World, _, _ string) { w.Exclude() }},
 	{Name: "a person deletes the lease", Column: "11", Unharmed: true, Act: func(w World, _, _ string) { w.DeleteLease() }},
-	{Name: "etcd is restored from a backup of before the run", Column: "11", Act: func(w World, _, _ string) { w.RestoreEtcd() }},
-	{Name: "a restore after etcd was restored from a backup", Column: "11", Act: func(w World, _, _ string) {
+	{Name: "etcd is restored from a backup of before the run", Column: "11", Later: expired, Act: func(w World, _, _ string) { w.RestoreEtcd() }},
+	{Name: "a restore after etcd was restored from a backup", Column: "11", Later: expired, Act: func(w World, _, _ string) {
 		w.RestoreEtcd()
 		w.Restore()
 	}},
-	{Name: "etcd is restored from a backup while this process is frozen", Column: "11", Act: func(w World, _, _ string) { w.RestoreEtcd() }, Freeze: time.Minute},
+	{Name: "etcd is restored from a backup while this process is frozen", Column: "11", Later: expired, Act: func(w World, _, _ string) { w.RestoreEtcd() }, Freeze: time.Minute},
 	{Name: "a person deletes the pods of the run", Column: "11", Same: true, Act: func(w World, _, _ string) { w.DeletePods() }},
 	{Name: "a person deletes the snapshot", Column: "11", Same: true, Act: func(w World, _, _ string) { w.DeleteSnapshot() }},
 	{Name: "an autoscaler takes a node out of the count", Column: "11", Act: func(w World, _, _ string) { w.Resize(-1) }},

@@ -205,7 +205,7 @@ func (c *Case) play(w *World, out *Outcome) {
 			out.Violations = append(out.Violations, fmt.Sprintf("I19: the run fails although it could go on: %v", first.Err))
 		}
 		w.mend()
-		w.clock.pass(rivalTime)
+		w.clock.pass(max(rivalTime, strike.Rival.Later))
 	}
 	if w.shape.Patch && first.Err != nil { // it asks for a node that is Ready
 		w.clock.pass(rivalTime)
