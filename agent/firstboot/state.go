@@ -37,7 +37,9 @@ type State struct {
 	Labels  []string `json:"labels,omitempty"` // keys that the agent set on the node
 	// Taints are those that the agent set on the node.
 	Taints []nodeapi.Taint `json:"taints,omitempty"`
-	At     time.Time       `json:"at"` // since when Status is true
+	// Pending: the Node does not have all labels and taints of the document yet.
+	Pending bool      `json:"pending,omitempty"`
+	At      time.Time `json:"at"` // since when Status is true
 }
 
 // Offer names a document that is not in force.

@@ -121,6 +121,13 @@ func (w *Watcher) Once(ctx context.Context) error {
 	}
 	w.unread = time.Time{}
 	if none || doc.Hash() == state.Hash {
+		if !none && state.Pending {
+			c, err := nodeconfig.Parse(doc.Data)
+			if err != nil {
+				return err
+			}
+			return w.adopt(ctx, state, doc, c)
+		}
 		return w.settle(ctx, state)
 	}
 	if state.Refused(doc.Hash()) {
@@ -328,13 +335,19 @@ func (w *Watcher) restart(ctx context.Context, units []string) error {
 	return nil
 }
 
-// adopt records the new generation, then changes the Node: an API server that is away must not undo
-// a working configuration.
+// adopt changes the Node and records the new generation: an API server that is away must not undo a
+// working configuration. What could not be changed is tried again at the next look, unless it is
+// forbidden.
 func (w *Watcher) adopt(ctx context.Context, former firstboot.State, doc nodeconfig.Document, c *nodeconfig.NodeConfig) error {
 	state := firstboot.Applied(doc, c, w.Now())
 	if err := w.change(ctx, former, c); err != nil {
-		state.Error = err.Error()
 		w.Log.Warn("the node's object was not changed", "error", err)
+		state.Error = err.Error()
+		if state.Pending = !errors.Is(err, nodeapi.ErrForbidden); state.Pending {
+			// The Node may have the labels of both documents, and has the former taints.
+			state.Labels = slices.Compact(slices.Sorted(slices.Values(slices.Concat(state.Labels, former.Labels))))
+			state.Taints = former.Taints
+		}
 	}
 	if err := firstboot.WriteState(w.Disk, state); err != nil {
 		return err

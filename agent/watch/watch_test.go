@@ -236,6 +236,26 @@ func TestLabelsRestartNothing(t *testing.T) {
 	}
 }
 
+// TestNodeIsChangedLater: labels and taints that the API server did not take are tried again, and
+// those of the document before go, too.
+func TestNodeIsChangedLater(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, "labels: {tier: web}"))
+	b.userData = doc(2, "labels: {zone: a}, taints: [{key: k, value: v, effect: NoSchedule}]")
+	b.node.fail = context.Canceled // the agent is told to stop meanwhile
+	if s := b.once(); s.Generation != 2 || !s.Pending || !strings.Contains(s.Error, "labels were not changed") {
+		t.Fatalf("%+v", s)
+	}
+	b.node.fail, b.node.labels = nil, nil
+	s := b.once()
+	if s.Generation != 2 || s.Pending || s.Error != "" || b.node.labels["zone"] != "a" || !slices.Equal(b.node.removed, []string{"tier"}) || len(b.node.taints) != 1 {
+		t.Errorf("%+v; the node has %+v", s, b.node)
+	}
+	if b.node.labels = nil; b.once().Pending || b.node.labels != nil {
+		t.Error("labels were written once more")
+	}
+}
+
 // TestFirstAndLastLabels: where the image's own unit starts kubelet rightly, the first label brings
 // a drop-in and the last takes it away. Neither is a reason to restart kubelet.
 func TestFirstAndLastLabels(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -366,7 +367,9 @@ func updateInPlace(ctx context.Context, t *testing.T, s *Stage) {
 	}
 	interrupt := func(generation int, command string) {
 		want := strconv.Itoa(generation)
-		if err := s.SetUserData(ctx, clone, s.UserData(generation, map[string]string{"lab.kamino.dev/generation": want})); err != nil {
+		// Labels alone restart nothing, and need no trial.
+		config := s.join.document(generation, map[string]string{"lab.kamino.dev/generation": want}) + fmt.Sprintf("  config:\n    maxPods: %d\n", 50+generation)
+		if err := s.SetUserData(ctx, clone, encode(config)); err != nil {
 			t.Fatal(err)
 		}
 		for trial := false; !trial; {
