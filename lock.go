@@ -18,6 +18,7 @@ type leaseHolder struct {
 	fresh      string // the ID of a run that is not adopted
 	adopted    bool
 	replaced   string // the run in place of which this one began; "" none
+	cleared    string // a replaced run whose pods this process has removed; "" none
 	givingBack bool   // nothing is made any more
 	retired    bool   // no canary of the pool is left, nor its node
 	before     Record // of the run that was adopted, as it was then

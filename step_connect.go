@@ -283,6 +283,16 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 			return err
 		}), nil
 	}
+	if former := r.held.replaced; former != r.held.cleared {
+		// Where somebody removed the donor's mark, nothing else leads to that run's pods.
+		return act(ActUnseal, "remove the pods of run "+former, func(ctx context.Context) error {
+			err := r.engine.Cluster.RemoveAgents(ctx, former, []Task{TaskSeal, TaskInventory})
+			if err == nil {
+				r.held.cleared = former
+			}
+			return err
+		}), nil
+	}
 	if err := r.judge(ctx, continues); err != nil {
 		return Next{}, err
 	}

@@ -363,7 +363,7 @@ func (r *Run) planSeal() string {
 	if sum := r.policySum(); sum != "" {
 		return "seal the donor's disk and wait for the receipt; seal policy sha256:" + sum[:12] + "…"
 	}
-	return "seal the donor's disk and wait for the receipt; unknown files are reported (no seal policy)"
+	return "seal the donor's disk and wait for the receipt; unknown files refuse the seal (no seal policy)"
 }
 
 func (r *Run) tags(receipt Receipt) map[string]string {

@@ -68,6 +68,7 @@ type Machine struct {
 	Served  bool   // somebody else put it there
 	Local   bool   // a PersistentVolume of a claim has its data on a disk that a stop empties
 	Ends    bool   // it is being deleted, which nothing takes back
+	Reboots bool   // somebody else restarted it, and it is not up again
 }
 
 // Node is a node as Kubernetes shows it, raw.

@@ -79,7 +79,7 @@ func (a *Auditor) holds(s *State, step, run string) bool {
 				return true // another run has the node now
 			}
 		}
-		return !marked || m == nil || m.VM != d.vm || m.Power == On && (m.Touched == "" && m.Kubelet || n != nil && n.kept())
+		return !marked || m == nil || m.VM != d.vm || m.Power == On && (m.Touched == "" && (m.Kubelet || m.Reboots) || n != nil && n.kept())
 	case "return":
 		return !a.marked(s, run)
 	}

@@ -32,6 +32,7 @@ type machine struct {
 	born    time.Time
 	bootID  string
 	boots   int // generation of everything that a power cycle interrupts
+	reboot  int // the value of boots when somebody else restarted it last
 	kubelet bool
 	touched string // run that took the identity off the disk
 	sealed  string // run whose receipt is on the disk

@@ -141,6 +141,7 @@ func (w *world) Reboot(node string) {
 	w.silence(m)
 	m.boots++
 	boots := m.boots
+	m.reboot = boots
 	w.audit.person(node)
 	w.happened("node %s reboots", node)
 	w.after(m.fate.Pace()*bootTime, func() {
