@@ -44,7 +44,12 @@ func TestChecks(t *testing.T) {
 		"etc/systemd/system/unheard-of.service": {nil, []string{"[Service]\nExecStart=/usr/bin/true\n"}},
 		"etc/containerd/config.toml": {[]string{"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n"},
 			[]string{"[plugins.\"io.containerd.grpc.v1.cri\".registry.configs.\"r.io\".auth]\n  password = \"S0mmer\"\n", "auth = \"dXNlcjpwYXNz\"\n"}},
-		"var/lib/kubelet/config.yaml":      {[]string{"kind: KubeletConfiguration\nauthentication:\n  x509:\n    clientCAFile: /etc/kubernetes/pki/ca.crt\n"}, []string{"staticPodURLHeader:\n  Authorization: [Bearer abc]\ntoken: abc\n"}},
+		"var/lib/kubelet/config.yaml": {[]string{"kind: KubeletConfiguration\nauthentication:\n  x509:\n    clientCAFile: /etc/kubernetes/pki/ca.crt\n"}, []string{"staticPodURLHeader:\n  Authorization: [Bearer abc]\ntoken: abc\n"}},
+		// A clone whose configuration was changed in place is a donor like any other.
+		"var/lib/kamino/base/kubelet-config.yaml": {[]string{"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nauthentication:\n  anonymous: {enabled: false}\n  webhook: {enabled: true}\n" +
+			"  x509: {clientCAFile: /etc/kamino/ca.crt}\nauthorization: {mode: Webhook}\ncontainerRuntimeEndpoint: unix:///run/containerd/containerd.sock\nrotateCertificates: true\n"},
+			[]string{"token: S0mmerRegen\n"}},
+		"etc/kamino/ca.crt":                {[]string{"-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n"}, []string{"-----BEGIN PRIVATE KEY-----\nMII=\n"}},
 		"etc/kubernetes/pki/ca.crt":        {[]string{"-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n"}, []string{"-----BEGIN PRIVATE KEY-----\nMII=\n"}},
 		"etc/systemd/network/10-x.network": {[]string{"[Match]\nName=en*\n"}, []string{"[Match]\nMACAddress=00:11:22:33:44:55\n"}},
 		"usr/local/bin/kubelet":            {[]string{"\x7fELF kubelet"}, nil},
