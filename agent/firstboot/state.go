@@ -35,7 +35,7 @@ type State struct {
 	Offered *Offer   `json:"offered,omitempty"`
 	Trial   *Trial   `json:"trial,omitempty"`
 	Labels  []string `json:"labels,omitempty"` // keys that the agent set on the node
-	// Taints are those that the agent set on the node.
+	// Taints that the agent set on the node.
 	Taints []nodeapi.Taint `json:"taints,omitempty"`
 	// Pending: the Node does not have all labels and taints of the document yet.
 	Pending bool      `json:"pending,omitempty"`
@@ -53,7 +53,7 @@ type Offer struct {
 type Trial struct {
 	Hash  string `json:"hash"`
 	Begun int    `json:"begun"`
-	// Stopped are those that ended because the agent was asked to stop.
+	// Stopped counts the trials that ended because the agent was asked to stop.
 	Stopped int `json:"stopped,omitempty"`
 	// What was right before the trial, and must be with the document: the Node's condition Ready,
 	// that the container runtime's socket listens, and that the runtime answers there and is well.

@@ -61,9 +61,9 @@ func KeepFormer(d *disk.Disk, files []File) error {
 	return d.WriteFile(FormerPath, text, 0o600)
 }
 
-// Restore writes the files of the former generation. The units are those that may have read others,
-// also where an earlier attempt was interrupted between the files and the restarts. The error is
-// fs.ErrNotExist where no generation is on trial.
+// Restore writes the files of the former generation. It returns the units that may have read the
+// files on trial, also after an attempt that was interrupted between the files and the restarts. The
+// error is fs.ErrNotExist where no generation is on trial.
 func Restore(d *disk.Disk) (Changes, error) {
 	all, err := readFormer(d)
 	if err != nil {

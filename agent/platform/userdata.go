@@ -121,7 +121,7 @@ func (h headers) kind() string {
 }
 
 // boundary is that of a multipart, quoted or not; characters that RFC 2045 wants quoted are taken
-// all the same, as Python does.
+// without quotes, too, as Python does.
 func (h headers) boundary() string {
 	var field strings.Builder
 	quoted, escaped := false, false

@@ -1,5 +1,5 @@
 // Package roots says where the kubelets and container runtimes of a disk keep their state: in their
-// usual directories, and in those that the disk's own configuration names.
+// usual directories, and in the directories that the disk's own configuration names.
 package roots
 
 import (
@@ -20,7 +20,7 @@ type Roots struct {
 	Storage    []string // of CRI-O, podman and buildah
 }
 
-// The usual directories, and those that distributions of Kubernetes use instead.
+// The usual directories, and the directories of distributions of Kubernetes.
 const (
 	kubelet    = "var/lib/kubelet"
 	containerd = "var/lib/containerd"
@@ -160,8 +160,9 @@ func (r *reader) read(name, program string, all *Roots) {
 // software is where no program keeps its state.
 var software = []string{"usr", "bin", "sbin", "lib", "lib64", "etc", "boot", "efi", "dev", "proc", "sys", "run", "opt/kamino", "var/lib/kamino"}
 
-// there are the first of the directories, and of the others those that exist, each once and without
-// links; none that holds other programs' directories as well, because rules empty what is in one.
+// there returns the first directory, and each further directory that exists: once, and without
+// links. It leaves out a directory that holds directories of other programs, because rules empty
+// what it returns.
 func (r *reader) there(dirs []string) (out []string) {
 	for i, dir := range dirs {
 		at, err := r.disk.Follow(dir)

@@ -18,7 +18,7 @@ const (
 	textLeast = 12
 )
 
-// noSextet marks in sextets what is no character of base64.
+// noSextet marks a byte in sextets that is not a character of base64.
 const noSextet = 0xff
 
 // sextets are the values of the characters of base64, of RFC 4648 sections 4 and 5.

@@ -167,8 +167,8 @@ func TestBase64Bounds(t *testing.T) {
 	}
 }
 
-// TestBase64Windows: a text is found wherever the windows end in which a file is read, also one
-// that is longer than a window, and one that is packed.
+// TestBase64Windows: a text is found wherever the windows end in which a file is read. The text may
+// be packed, or longer than a window.
 func TestBase64Windows(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	noise := func(n int) string {
@@ -197,7 +197,7 @@ func TestBase64Windows(t *testing.T) {
 	}
 }
 
-// TestBase64Harmless: what is no secret when it is decoded, or no base64.
+// TestBase64Harmless: text that is not base64, or holds no secret, is not a finding.
 func TestBase64Harmless(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	noise := make([]byte, 64<<10)

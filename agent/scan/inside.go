@@ -42,7 +42,7 @@ type inside struct {
 	zipped bool // members of a zip file: mostly programs, so that prose counts in settings only
 	told   map[string]bool
 	memory *scratch
-	locked bool // this file is the one that is unpacked
+	locked bool // this file is being unpacked; others wait
 }
 
 // settings are the formats in which programs bring theirs.

@@ -108,8 +108,8 @@ func (w *Watcher) kubelet(ctx context.Context) error {
 }
 
 // ready is the Node's condition. An API server that does not answer says nothing of the
-// configuration. kubelet writes the condition when it starts, and else every five minutes where
-// nothing changes, so that an old True is no answer yet
+// configuration. kubelet writes the condition when it starts, and every five minutes if nothing
+// changes. So a True from before the restart does not count
 // (https://kubernetes.io/docs/reference/node/node-status/#heartbeats).
 func (w *Watcher) ready(ctx context.Context, restarted time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, probeMost)
