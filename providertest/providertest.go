@@ -448,7 +448,7 @@ func setTagsOfWithdrawn(t *testing.T, w *world, seen kamino.Artifact) {
 		return len(got) == 1 && got[0].Ready
 	})
 	if got := w.find(kamino.Version, seen.Name)[0]; got.Tags[kamino.TagProof] != "passed" {
-		t.Errorf("a tag that the artifact does not name was taken off: %v", got.Tags)
+		t.Errorf("a tag that the artifact does not name was removed: %v", got.Tags)
 	}
 	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), seen.Name, kamino.Bad{Reason: "by a person"}))
 	bad := w.offered(seen.Name, false)

@@ -18,6 +18,54 @@ import (
 	"kamino.dev/kamino/internal/wording"
 )
 
+// textsOf returns the strings in the source of a program.
+func textsOf(t *testing.T, program string) []wording.Text {
+	t.Helper()
+	texts, err := wording.Of("../..", filepath.Join("..", program, "testdata", "packages.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(texts) < 1000 {
+		t.Fatalf("only %d strings of %s were found", len(texts), program)
+	}
+	return texts
+}
+
+// avoided returns the phrases of the left column of the table in CONTRIBUTING.md.
+func avoided(t *testing.T) (phrases []string) {
+	t.Helper()
+	page, err := os.ReadFile("../../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| not | but |\n| --- | --- |\n")
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 {
+			break
+		}
+		phrases = append(phrases, strings.TrimSpace(cells[1]))
+	}
+	if len(phrases) < 10 {
+		t.Fatalf("CONTRIBUTING.md: phrases to avoid: %q", phrases)
+	}
+	return phrases
+}
+
+// TestWords: no string in the source of a program has a phrase that CONTRIBUTING.md avoids.
+func TestWords(t *testing.T) {
+	phrases := avoided(t)
+	for _, program := range []string{"kamino", "kamino-agent"} {
+		for _, text := range textsOf(t, program) {
+			for _, phrase := range phrases {
+				if strings.Contains(strings.ToLower(text.Value), phrase) {
+					t.Errorf("%s: %q is to be avoided: %s", text.At, phrase, text.Value)
+				}
+			}
+		}
+	}
+}
+
 // docs/cli.md is made from the commands themselves and must be current.
 func TestCLIDocs(t *testing.T) {
 	root := newRootCommand(newApp(ioStreams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, func(string) string { return "" }, func(int) {}))
@@ -106,11 +154,11 @@ func TestDocsMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := os.ReadFile(filepath.Join("..", program, "testdata", "texts.txt"))
-		if err != nil {
-			t.Fatal(err)
+		var all strings.Builder
+		for _, text := range textsOf(t, program) {
+			all.WriteString(text.Value + "\n")
 		}
-		texts, tried := verb.ReplaceAllString(string(all), "…"), 0
+		texts, tried := verb.ReplaceAllString(all.String(), "…"), 0
 		for _, table := range said.FindAllStringSubmatch(string(text), -1) {
 			for row := range strings.Lines(table[1]) {
 				for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(strings.Split(row, "|")[1], -1) {
@@ -181,13 +229,9 @@ func TestDocsValues(t *testing.T) {
 	}
 }
 
-// TestDocsWords: the pages, and what charts say of their values, have none of the words that
-// CONTRIBUTING.md says not to write.
+// TestDocsWords: the pages, and what charts say of their values, have no phrase that
+// CONTRIBUTING.md avoids.
 func TestDocsWords(t *testing.T) {
-	contributing, err := os.ReadFile("../../CONTRIBUTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	pages := []string{"../../README.md", "../../SCOPE.md", "../../SECURITY.md", "../../CHANGELOG.md"}
 	for _, pattern := range []string{"../../docs/*.md", "../../charts/*/README.md", "../../charts/*/*.yaml"} {
 		found, err := filepath.Glob(pattern)
@@ -196,14 +240,15 @@ func TestDocsWords(t *testing.T) {
 		}
 		pages = append(pages, found...)
 	}
+	phrases := avoided(t)
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, words := range wording.Avoided(string(contributing)) {
-			if strings.Contains(strings.ToLower(string(text)), words) {
-				t.Errorf("%s: %q is not written", page, words)
+		for _, phrase := range phrases {
+			if strings.Contains(strings.ToLower(string(text)), phrase) {
+				t.Errorf("%s: %q is to be avoided", page, phrase)
 			}
 		}
 	}
@@ -265,19 +310,15 @@ var hinted = regexp.MustCompile(`\bkamino (?:[a-z]+(?:-[a-z]+)*)(?: --?[a-z-]+(?
 
 // TestHints: every command that a message tells to type is one that there is, with its flags.
 func TestHints(t *testing.T) {
-	text, err := os.ReadFile("testdata/texts.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
 	root, tried := newRootCommand(&app{}), 0
-	for line := range strings.Lines(string(text)) {
-		for _, command := range hinted.FindAllString(line, -1) {
+	for _, text := range textsOf(t, "kamino") {
+		for _, command := range hinted.FindAllString(text.Value, -1) {
 			cmd, _, err := root.Find(strings.Fields(command)[1:])
 			if err != nil || cmd == root {
-				continue // "kamino finds …" is no command
+				continue // "kamino finds …" is not a command
 			}
 			if err := parses(command); err != nil {
-				t.Errorf("%q: %v", command, err)
+				t.Errorf("%s: %q: %v", text.At, command, err)
 			}
 			tried++
 		}
