@@ -9,8 +9,7 @@ import (
 
 // classes are the kinds of harm that came from outside: what plays each, in both worlds where it is
 // of the dictionary, and the defects that bring it back. TestDefects sees that each defect is
-// caught. Note 0026 says why forged marks of other machines and an earlier Kamino at work are in
-// this world only.
+// caught. Note 0026 says why forged marks of other machines are in this world only.
 var classes = []struct {
 	what    string
 	faults  []worlds.Fault
@@ -24,7 +23,6 @@ var classes = []struct {
 	{"delete locks and deny policies", nil, []string{"nothing can be deleted in the cloud", "a policy denies what makes an image"}, nil, []string{"cleaning-needed"}},
 	{"a foreign owner", nil, []string{"the pool's recipe gets an owner", "the pool becomes one that must not be touched"}, nil, []string{"owner-unseen", "refusals-ignored", "late-refusal-ignored"}},
 	{"a pin by a person", nil, []string{"a person takes the newest version out of latest", "a person changes the model's image"}, nil, []string{"pin-unseen", "person-overwritten"}},
-	{"a rival from another namespace, and an older Kamino", nil, nil, []any{elsewhere}, []string{"other-namespace-unread"}},
 	{"kured", nil, []string{"kured reboots the donor"}, nil, []string{"reboot-unseen", "boot-ignored"}},
 	{"the pod of a patch, in a drain", nil, nil, []any{TestStories}, []string{"patch-in-own-way", "patch-of-another-unseen"}},
 	{"the original script", nil, []string{"the original script takes another donor", "the original script has a snapshot of the donor"}, nil, []string{"receipt-unasked"}},

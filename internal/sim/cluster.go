@@ -19,12 +19,7 @@ import (
 // simCluster is Kubernetes as one process sees it.
 type simCluster struct{ p *proc }
 
-func (p *proc) cluster() kamino.Cluster {
-	if p.root().former {
-		return formerCluster{simCluster{p}}
-	}
-	return simCluster{p}
-}
+func (p *proc) cluster() kamino.Cluster { return simCluster{p} }
 
 func (c simCluster) call(ctx context.Context, what call, effect func(*fault) error) error {
 	what.kube = true
@@ -364,7 +359,7 @@ func (c simCluster) SetLease(ctx context.Context, l kamino.Lease) (out kamino.Le
 	w := c.p.w
 	what := call{method: "SetLease", subject: l.Pool.Name() + " " + l.Record.Step + " " + l.Record.Intent, write: true}
 	err = c.call(ctx, what, func(*fault) (err error) {
-		out, err = w.takeLease(c.p, l)
+		out, err = w.writeLease(c.p, l)
 		return err
 	})
 	return out, err

@@ -40,14 +40,6 @@ var portDefects = []Defect{
 		}},
 	{Name: "local-date", Like: "O13", What: "the day is that of a clock 14 hours east",
 		ports: func() *tampering { return &tampering{clock: 14 * time.Hour} }},
-	{Name: "other-namespace-unread", What: "a lease in another namespace is not looked for", Sim: true,
-		ports: func() *tampering {
-			return &tampering{lease: func(l *kamino.Lease) {
-				if here, _, merged := strings.Cut(l.Revision, formerRevision); merged {
-					*l = kamino.Lease{Pool: l.Pool, Revision: here}
-				}
-			}}
-		}},
 	{Name: "no-lock", Like: "O14", What: "the lease always looks free",
 		ports: func() *tampering {
 			return &tampering{overwrite: true, freed: true}

@@ -31,13 +31,8 @@ func (w *world) goldenOptions() kamino.Options {
 // golden plays the run without faults in a world, and lists its sites.
 func golden(t *testing.T, begin func(uint64) *world) (sites []site, w *world) {
 	t.Helper()
-	return goldenOf(t, begin, &proc{logging: true})
-}
-
-func goldenOf(t *testing.T, begin func(uint64) *world, p *proc) (sites []site, w *world) {
-	t.Helper()
 	w = begin(1)
-	w.startUpdate(p, w.goldenOptions())
+	p := w.startUpdate(&proc{logging: true}, w.goldenOptions())
 	w.wait()
 	if p.err != nil {
 		t.Fatal(p.err)
@@ -92,7 +87,7 @@ func (x trial) single() (w *world) {
 	if x.rival != nil && x.rival.midnight {
 		w.now = w.now.Truncate(24 * time.Hour).Add(24*time.Hour - x.site.when.Sub(w.now))
 	}
-	first := w.startUpdate(&proc{faults: []fault{f}, former: x.former}, w.goldenOptions())
+	first := w.startUpdate(&proc{faults: []fault{f}}, w.goldenOptions())
 	w.wait()
 	if x.rival != nil {
 		if !x.rival.harms(x.site) && first.err != nil {
@@ -131,12 +126,11 @@ func (x trial) single() (w *world) {
 
 // trial is one fault at one site.
 type trial struct {
-	former bool // of a run that keeps its lease in another namespace
-	begin  func(uint64) *world
-	site   site
-	kind   worlds.Fault
-	rival  *rival
-	want   string // how the world must end; "" any way
+	begin func(uint64) *world
+	site  site
+	kind  worlds.Fault
+	rival *rival
+	want  string // how the world must end; "" any way
 }
 
 func (x trial) what() string {
@@ -260,37 +254,6 @@ func TestSingleRivals(t *testing.T) {
 		sites, _ := golden(t, begin)
 		play(t, encounters(begin, sites), append(rivalCells(), rivalLeaseDeleted))
 	}
-}
-
-// elsewhere is a pool of which only a former version knows, with its lease in another namespace.
-func elsewhere(seed uint64) *world {
-	w := aged(seed)
-	w.moveAway()
-	return w
-}
-
-// TestSingleNamespaces lets a run of a former version, with its lease in another namespace, die at
-// every write and meet others, who know both namespaces, at every step.
-func TestSingleNamespaces(t *testing.T) {
-	sites, _ := goldenOf(t, elsewhere, &proc{logging: true, former: true})
-	play(t, namespaces(sites), []string{cellMoved, cellAdopted, cellRetired, cellHeld})
-}
-
-func namespaces(sites []site) (out []trial) {
-	for _, x := range encounters(elsewhere, sites) {
-		if name := x.rival.Name; strings.Contains(name, "kamino") || strings.Contains(name, "restore") && !strings.Contains(name, "etcd") {
-			out = append(out, x)
-		}
-	}
-	for _, s := range sites {
-		if s.call.write {
-			out = append(out, trial{site: s, kind: worlds.KillUnheard}, trial{site: s, kind: worlds.KillAfter})
-		}
-	}
-	for i := range out {
-		out[i].begin, out[i].former = elsewhere, true
-	}
-	return out
 }
 
 // lieCells name every way to die and to lie, rivalCells everything that others do.

@@ -103,7 +103,6 @@ func (w *world) DeleteLease() {
 		w.hit(rivalLeaseDeleted)
 	}
 	delete(w.leases, poolA)
-	delete(w.elsewhere, poolA)
 	w.audit.judge.LeaseDeleted(string(poolA), w.now)
 	w.leaseDeleted = true
 	w.happened("a person deletes the lease")

@@ -42,7 +42,6 @@ type tampering struct {
 	sealPod   func(*kamino.AgentPod)
 	keepPods  bool // seal pods are never deleted
 	pulse     func(time.Time) time.Time
-	lease     func(*kamino.Lease) // as it is read
 	setLease  func(*kamino.Lease) // before it is written
 	overwrite bool                // leases, whatever their revision
 	freed     bool                // leases of other processes look free
@@ -250,7 +249,6 @@ func (c faultyCluster) RemoveAgents(ctx context.Context, run string, tasks []kam
 
 func (c faultyCluster) Lease(ctx context.Context, id kamino.PoolID) (kamino.Lease, error) {
 	l, err := c.Cluster.Lease(ctx, id)
-	do(c.t.lease, &l)
 	if c.t.freed && l.Process != c.t.process {
 		l.Holder, l.Process = "", ""
 	}
@@ -278,8 +276,5 @@ func (c faultyCluster) Pulse(ctx context.Context, n kamino.Node) (time.Time, err
 
 func (c faultyCluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
 	list, err := c.Cluster.Leases(ctx)
-	for i := range list {
-		do(c.t.lease, &list[i])
-	}
 	return list, c.t.err(err)
 }

@@ -28,9 +28,7 @@ type walk struct {
 	rng   *rand.Rand
 	notes []string // what was drawn, for people
 	skew  bool
-	// former: the first process is of a former version.
-	former bool
-	tune   func(*kamino.Engine)
+	tune  func(*kamino.Engine)
 	// proof is what all versions of the walk go through, and sick whether the clones of the first
 	// life are.
 	proof kamino.Proving
@@ -67,11 +65,6 @@ func newWalk(seed uint64) *walk {
 	}
 	if k.w.sick = k.sick; k.proof.Mode == kamino.ProveCanary {
 		k.note("versions are proved; wrong with clones: %q", k.sick)
-	}
-	if seed%5 == 0 && len(k.w.leases) > 0 {
-		k.note("only a former version has used the pool, in another namespace")
-		k.w.moveAway()
-		k.former = true
 	}
 	if k.rng.IntN(4) == 0 {
 		days := []string{"2026-03-10", "2026-03-31", "2026-12-31", "2027-02-28", "2028-02-28", "2028-02-29"}
@@ -123,7 +116,7 @@ func (k *walk) pass(d time.Duration) {
 
 // life runs one process with faults.
 func (k *walk) life(number int) {
-	p := &proc{tune: k.tune, former: k.former && number == 0}
+	p := &proc{tune: k.tune}
 	if number == 0 && k.rng.IntN(20) == 0 {
 		p.skew = []time.Duration{-25 * time.Hour, 25 * time.Hour, -time.Hour, time.Hour}[k.rng.IntN(4)]
 		k.skew = true
@@ -339,7 +332,7 @@ func TestWalks(t *testing.T) {
 	})
 	var cells []string
 	if played.Load() >= 1000 { // fewer need not meet everything
-		cells = append(slices.DeleteFunc(rivalCells(), restoresEtcd), cellMoved, cellAdopted, rivalLeaseDeleted)
+		cells = append(slices.DeleteFunc(rivalCells(), restoresEtcd), rivalLeaseDeleted)
 	}
 	met.require(t, cells)
 	for _, text := range bad {

@@ -37,7 +37,6 @@ type world struct {
 	nodes     map[string]*simNode
 	artifacts map[string]*simArtifact
 	leases    map[kamino.PoolID]kamino.Lease
-	elsewhere map[kamino.PoolID]*formerLease // in another namespace
 	etcd      backups
 	born      time.Time              // when the first process began
 	hits      map[string]int         // what has happened that tests must have met
@@ -104,7 +103,7 @@ func newWorld(seed uint64) *world {
 		mode:  kamino.ByVersion,
 		pools: map[kamino.PoolID]*simPool{}, machines: map[kamino.InstanceID]*machine{}, nodes: map[string]*simNode{},
 		artifacts: map[string]*simArtifact{}, leases: map[kamino.PoolID]kamino.Lease{}, sealPods: map[string]*simSealPod{},
-		surveys: map[string]*simSealPod{}, patches: map[string]*simSealPod{}, elsewhere: map[kamino.PoolID]*formerLease{}, hits: map[string]int{},
+		surveys: map[string]*simSealPod{}, patches: map[string]*simSealPod{}, hits: map[string]int{},
 		throttled: map[string]time.Time{}, canaries: map[string]*simCanary{}, done: make(chan struct{}),
 		detachedDisks: map[string]bool{},
 	}
@@ -186,7 +185,6 @@ type proc struct {
 	force  bool // the user asked for it
 	adopts bool // the user said that what a person chose may be replaced
 	listed time.Time
-	former bool // a version that keeps its leases in another namespace
 	dying  bool // killed as soon as it does anything more
 	cancel context.CancelFunc
 	// What the process last read of instances.
@@ -411,11 +409,7 @@ func (w *world) startUpdate(p *proc, o kamino.Options) *proc {
 	p.force, p.adopts = o.Force, o.AdoptModel
 	return w.spawn(p, func(ctx context.Context) {
 		w.say("%s: update with donor %s", p.name, o.Donor)
-		elsewhere := w.elsewhere[poolA]
 		p.result, p.err = p.engine().Update(ctx, o)
-		if held := (*kamino.HeldError)(nil); errors.As(p.err, &held) && elsewhere != nil && !elsewhere.moved && !p.former {
-			w.hit(cellHeld)
-		}
 		p.left()
 	})
 }
@@ -432,9 +426,6 @@ func (w *world) update(o kamino.Options, faults ...fault) *proc {
 func (p *proc) left() {
 	w, l := p.w, p.w.standing(poolA)
 	if p.err != nil && (errors.Is(p.err, kamino.ErrLeaseLost) || kamino.Hint(p.err) == "kamino restore" || strings.Contains(p.err.Error(), "give back:") || strings.Contains(p.err.Error(), "restore pool ")) {
-		return
-	}
-	if p.former && p.w.formerLease(poolA).moved { // the lease is lost to a later version, which it cannot read
 		return
 	}
 	if l.Process == p.name && (p.err == nil || !strings.Contains(p.err.Error(), "release lease of pool")) {
