@@ -114,13 +114,9 @@ test-vm-all: build lab ## test-vm, a bad image that a canary's machine keeps out
 test-witness: ## drive AWS's emulator with 78 commands of aws, and with boto3 (a minute); both must be installed, and not older than 2023
 	KAMINO_WITNESS=all go test -count=1 -timeout 20m -v -run 'TestCLI|TestBoto3' ./aws/emulator
 
-.PHONY: test-vm-former
-test-vm-former: build lab ## test-vm with the agent of the release before, which seals and boots for this kamino
-	cd lab && KAMINO_VM=1 KAMINO_VM_AGENT=former go test -count=1 -timeout 120m -v -run TestPrototype ./machines
-
 .PHONY: test-all
 test-all: ## every test there is, with whole sweeps: hours
-	@$(MAKE) SWEEP=all test test-crash test-crash-process test-prove test-witness test-vm-all test-vm-former
+	@$(MAKE) SWEEP=all test test-crash test-crash-process test-prove test-witness test-vm-all
 
 .PHONY: bench-vm
 bench-vm: build lab ## generic machine, clone and floor side by side, five boots each; needs QEMU and mmdebstrap

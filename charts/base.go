@@ -18,20 +18,15 @@ var files embed.FS
 //go:embed kamino/templates/kamino.dev_nodeprototypes.yaml
 var Kind []byte
 
-// BaseValues are the values of the chart kamino-base; its values.yaml tells what they mean.
-type BaseValues struct {
-	SealImages []string
-	Migrate    bool
-}
-
-// Base renders the chart: one YAML document for each object, in the order in which they can be
-// made. The templates use what Helm and package render have in common.
-func Base(v BaseValues) ([]string, error) {
+// Base renders the chart for the images that may seal disks: one YAML document for each object, in
+// the order in which they can be made. The templates use what Helm and package render have in
+// common.
+func Base(sealImages []string) ([]string, error) {
 	names, err := fs.Glob(files, "kamino-base/templates/*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("read chart kamino-base: %w", err)
 	}
-	values := map[string]any{"Values": map[string]any{"sealImages": v.SealImages, "migrate": v.Migrate}}
+	values := map[string]any{"Values": map[string]any{"sealImages": sealImages}}
 	var out []string
 	for _, path := range names { // by name: the namespace comes before the roles
 		source, err := files.ReadFile(path)

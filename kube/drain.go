@@ -65,7 +65,7 @@ func (c *Cluster) toLeave(all []corev1.Pod, node kamino.Node) []corev1.Pod {
 	if mark, err := node.Mark(); err == nil && mark != nil { // else no run has it
 		run = mark.Run
 	}
-	pods := slices.DeleteFunc(slices.Clone(all), func(p corev1.Pod) bool { return !leaves(&p) || c.isAgent(&p, run) })
+	pods := slices.DeleteFunc(slices.Clone(all), func(p corev1.Pod) bool { return !leaves(&p) || isAgent(&p, run) })
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
@@ -88,13 +88,13 @@ func leaves(pod *corev1.Pod) bool {
 // isAgent tells the pods of a run: no drain removes them, the end of the run does. Also those that
 // come after a drain are met by one, where another process has adopted the run. A pod that patches
 // the node for a run other than the one that has the node holds the drain up: a seal would stop it.
-func (c *Cluster) isAgent(pod *corev1.Pod, run string) bool {
+func isAgent(pod *corev1.Pod, run string) bool {
 	for task, name := range agentNames {
 		if pod.Labels[labelName] != name {
 			continue
 		}
 		patches := task == kamino.TaskPatch || task == kamino.TaskReboot || task == kamino.TaskLook
-		return slices.Contains(c.namespaces(pod.Labels[labelRun], task), pod.Namespace) && (!patches || pod.Labels[labelRun] == run)
+		return pod.Namespace == kamino.SystemNamespace && (!patches || pod.Labels[labelRun] == run)
 	}
 	return false
 }

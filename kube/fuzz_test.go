@@ -18,7 +18,7 @@ func FuzzLease(f *testing.F) {
 	f.Fuzz(func(t *testing.T, format, record, ledger string) {
 		var l coordinationv1.Lease
 		l.Annotations = map[string]string{annotationFormat: format, annotationPool: record, annotationProcess: ledger, annotationRecord: record, annotationLedger: ledger}
-		read, err := readLease(&l, 1)
+		read, err := readLease(&l)
 		if err != nil {
 			return
 		}

@@ -1,8 +1,8 @@
 // Package kube is kamino.Cluster on the API of Kubernetes: nodes and their
 // marks, evictions, the seal pod, the leases of the pools and events.
 //
-// It keeps nothing between two calls but where former leases stand, that it may list them, and for
-// seconds the namespace that Preflight read; it reads nothing from a cache.
+// It keeps nothing between two calls but, for seconds, the namespace that Preflight read; it reads
+// nothing from a cache.
 // No call waits for anything: what has to be waited for is the engine's business, and
 // so is trying again. What each call costs in requests:
 //
@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,11 +29,9 @@ import (
 // Cluster implements kamino.Cluster and Recorder.
 // Its methods may be called by several goroutines.
 type Cluster struct {
-	api     api
-	opts    Options
-	homes   sync.Map    // run -> namespace of its former lease
-	seesAll atomic.Bool // it was allowed to list leases of all namespaces
-	space   atomic.Pointer[seenSpace]
+	api   api
+	opts  Options
+	space atomic.Pointer[seenSpace]
 }
 
 var _ interface {
@@ -44,8 +41,6 @@ var _ interface {
 
 // Options of New. All have defaults, but without SealImage no disk is sealed.
 type Options struct {
-	// Former are namespaces in which a former version of this program ran, kube-system aside.
-	Former     []string
 	SealImage  string       // image of the seal pod, with kamino-agent at /kamino-agent
 	PullSecret string       // in kamino.SystemNamespace, for the registry of that image; "" means none
 	Version    string       // of this program, for the user agent; "" means dev

@@ -201,7 +201,7 @@ func TestListExpires(t *testing.T) {
 	}{
 		"nodes": {corev1.Node{}, func(c *Cluster) (int, error) { got, err := c.Nodes(t.Context()); return len(got), err }},
 		"leases": {coordinationv1.Lease{}, func(c *Cluster) (int, error) {
-			got, err := c.allLeases(t.Context(), metav1.ListOptions{})
+			got, err := c.leases(t.Context(), metav1.ListOptions{})
 			return len(got), err
 		}},
 		"pods": {pod("a"), func(c *Cluster) (int, error) {

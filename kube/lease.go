@@ -54,44 +54,47 @@ func leaseName(pool kamino.PoolID) string {
 	return "kamino-" + name + "-" + hex.EncodeToString(sum[:4])
 }
 
-// Lease reads the lease of a pool.
+// Lease reads the lease of a pool. A pool that has none yet has an empty one.
 func (c *Cluster) Lease(ctx context.Context, pool kamino.PoolID) (kamino.Lease, error) {
-	items, err := c.allLeases(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", leaseName(pool)).String()})
+	name := leaseName(pool)
+	items, err := c.leases(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
 	if err != nil {
 		return kamino.Lease{}, err
 	}
-	g := group{pool: pool}
-	for i := range items {
-		if items[i].Name == leaseName(pool) {
-			g.add(&items[i])
-		}
+	i := slices.IndexFunc(items, func(l coordinationv1.Lease) bool { return l.Name == name })
+	if i < 0 {
+		return kamino.Lease{Pool: pool}, nil
 	}
-	if g.here != nil && !strings.EqualFold(g.here.Annotations[annotationPool], string(pool)) {
-		return kamino.Lease{}, fmt.Errorf("lease %s/%s is of pool %s, not of %s", g.here.Namespace, g.here.Name, g.here.Annotations[annotationPool], pool)
+	if of := items[i].Annotations[annotationPool]; !strings.EqualFold(of, string(pool)) {
+		return kamino.Lease{}, fmt.Errorf("lease %s/%s is of pool %s, not of %s", items[i].Namespace, name, of, pool)
 	}
-	return c.standing(pool, g.here, g.elsewhere)
+	return readLease(&items[i])
 }
 
-// Leases reads the leases of all pools. One that cannot be read, or is in a namespace that nobody
-// named, has an Err.
+// Leases reads the leases of all pools. One that cannot be read has an Err.
 func (c *Cluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
-	items, err := c.allLeases(ctx, metav1.ListOptions{LabelSelector: labelManagedBy + "=" + managedBy})
+	items, err := c.leases(ctx, metav1.ListOptions{LabelSelector: labelManagedBy + "=" + managedBy})
 	if err != nil {
 		return nil, err
 	}
 	var out []kamino.Lease
-	for _, g := range byPool(items) {
-		if g.here == nil && len(g.elsewhere) == 0 {
-			continue
-		}
-		l, err := c.standing(g.pool, g.here, g.elsewhere)
+	for i := range items {
+		l, err := readLease(&items[i])
 		if err != nil { // one pool's lease hides no other's
-			l = kamino.Lease{Pool: g.pool, Err: err}
+			l = kamino.Lease{Pool: PoolOfLease(items[i].Annotations), Err: err}
 		}
 		out = append(out, l)
 	}
 	slices.SortFunc(out, func(a, b kamino.Lease) int { return strings.Compare(string(a.Pool), string(b.Pool)) })
 	return out, nil
+}
+
+func (c *Cluster) leases(ctx context.Context, opts metav1.ListOptions) (out []coordinationv1.Lease, err error) {
+	what := "list leases.coordination.k8s.io -n " + kamino.SystemNamespace
+	err = pages(ctx, c.api.leases(kamino.SystemNamespace), opts, what, func() { out = nil }, func(list *coordinationv1.LeaseList) {
+		out = append(out, list.Items...)
+	})
+	return out, err
 }
 
 // SetLease creates the lease when it has no revision, else changes it if it
@@ -101,38 +104,29 @@ func (c *Cluster) SetLease(ctx context.Context, lease kamino.Lease) (kamino.Leas
 	if err != nil {
 		return kamino.Lease{}, err
 	}
-	at, err := parseRevision(lease.Revision)
-	if err != nil {
-		return kamino.Lease{}, fmt.Errorf("write lease of pool %s: revision: %w", lease.Pool.Name(), err)
-	}
-	notes, err := c.takeOver(ctx, at.Former)
-	if err != nil {
-		return kamino.Lease{}, err
-	}
-	maps.Copy(object.Annotations, notes)
 	leases := c.api.leases(kamino.SystemNamespace)
 	var got *coordinationv1.Lease
 	what := "create"
-	if at.Here == "" {
+	if lease.Revision == "" {
 		got, err = leases.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
 	} else {
 		what = "patch"
 		var patch []byte
-		if patch, err = leasePatch(object, at.Here); err != nil {
+		if patch, err = leasePatch(object, lease.Revision); err != nil {
 			return kamino.Lease{}, err
 		}
 		got, err = leases.Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	}
 	err = explain(what+" leases.coordination.k8s.io -n "+kamino.SystemNamespace, err)
 	switch {
-	case errors.Is(err, kamino.ErrNotFound) && at.Here != "":
+	case errors.Is(err, kamino.ErrNotFound) && lease.Revision != "":
 		return kamino.Lease{}, &fault{kamino.ErrConflict, err} // somebody deleted it
 	case errors.Is(err, kamino.ErrNotFound):
 		return kamino.Lease{}, kamino.WithHint(err, noBase)
 	case err != nil:
 		return kamino.Lease{}, err
 	}
-	return readLease(got, leaseFormat)
+	return readLease(got)
 }
 
 // writeLease is the API's object of a lease.
@@ -195,7 +189,7 @@ func leasePatch(l *coordinationv1.Lease, revision string) ([]byte, error) {
 
 // readLease reads the API's object. One that is not ours, or was written by a
 // newer program, is an error, so that it is never written over.
-func readLease(l *coordinationv1.Lease, newest int) (kamino.Lease, error) {
+func readLease(l *coordinationv1.Lease) (kamino.Lease, error) {
 	fail := func(format string, args ...any) (kamino.Lease, error) {
 		return kamino.Lease{}, fmt.Errorf("lease %s/%s: "+format, append([]any{l.Namespace, l.Name}, args...)...)
 	}
@@ -203,8 +197,8 @@ func readLease(l *coordinationv1.Lease, newest int) (kamino.Lease, error) {
 	if err != nil {
 		return fail("annotation %s is %q: kamino did not write it", annotationFormat, l.Annotations[annotationFormat])
 	}
-	if format > newest {
-		return fail("annotation %s is %d, written by a newer kamino (this one knows %d)", annotationFormat, format, newest)
+	if format > leaseFormat {
+		return fail("annotation %s is %d, written by a newer kamino (this one knows %d)", annotationFormat, format, leaseFormat)
 	}
 	out := kamino.Lease{
 		Pool:     kamino.PoolID(l.Annotations[annotationPool]),

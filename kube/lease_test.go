@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,8 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/yaml"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/golden"
 )
 
 const poolID = kamino.PoolID("/subscriptions/s/resourceGroups/G/providers/Microsoft.Compute/virtualMachineScaleSets/k8s-Agent_1-vmss")
@@ -151,7 +155,7 @@ func TestLongLease(t *testing.T) {
 	if n := len(object.Annotations[annotationLedger]); n > 16<<10 {
 		t.Errorf("the ledger takes %d bytes", n)
 	}
-	got, err := readLease(object, leaseFormat)
+	got, err := readLease(object)
 	if diff := cmp.Diff(l.Ledger, got.Ledger); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
@@ -161,5 +165,60 @@ func TestLongLease(t *testing.T) {
 	})
 	if _, err := c.SetLease(t.Context(), held()); !errors.Is(err, kamino.ErrTooLarge) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestOneBadLease: a lease that cannot be read is an error of its pool, and hides no other's.
+func TestOneBadLease(t *testing.T) {
+	bad := held()
+	bad.Pool = "/x/other"
+	client := fake.NewClientset()
+	for _, l := range []kamino.Lease{held(), bad} {
+		object, err := writeLease(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Pool == bad.Pool {
+			object.Annotations[annotationFormat] = "9" // a newer version wrote it
+		}
+		if _, err := client.CoordinationV1().Leases(kamino.SystemNamespace).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := NewForClient(client, Options{})
+	all, err := c.Leases(t.Context())
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	for _, l := range all {
+		if is := l.Pool == bad.Pool; is != (l.Err != nil) || is && (l.Holder != "" || l.Revision != "") {
+			t.Errorf("%+v", l)
+		}
+	}
+}
+
+// TestLeaseFormat freezes the object that a lease is. From the first release on a change of the
+// golden file may only add lines.
+func TestLeaseFormat(t *testing.T) {
+	object, err := writeLease(held())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "testdata/lease.yaml", string(text))
+	written, err := os.ReadFile("testdata/lease.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read coordinationv1.Lease
+	if err := yaml.Unmarshal(written, &read); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readLease(&read)
+	if diff := cmp.Diff(held(), got); err != nil || diff != "" {
+		t.Error(err, diff)
 	}
 }

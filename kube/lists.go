@@ -125,7 +125,7 @@ func (c *Cluster) AskPackages(ctx context.Context, node kamino.Node, order kamin
 }
 
 func (c *Cluster) removePackagesPod(ctx context.Context, run string) error {
-	return c.deletePod(ctx, kamino.SystemNamespace, podName(run, kamino.TaskPackages))
+	return c.deletePod(ctx, podName(run, kamino.TaskPackages))
 }
 
 // ForgetPackages implements kamino.Shelf: 4 requests. What another process has asked for stays.

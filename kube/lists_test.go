@@ -72,7 +72,7 @@ func TestAskPackages(t *testing.T) {
 	if got := strings.Join(box.Command, " "); got != "/kamino-agent packages --host-root /host --run diff-1 --donor n1" || box.Env[0].Value != "new" {
 		t.Errorf("command %q, env %v", got, box.Env)
 	}
-	if limit := pod.Spec.ActiveDeadlineSeconds; limit == nil || *limit != 300 || !c.isAgent(pod, "") {
+	if limit := pod.Spec.ActiveDeadlineSeconds; limit == nil || *limit != 300 || !isAgent(pod, "") {
 		t.Errorf("a pod that does not end, or holds a drain up: %+v", pod.Spec)
 	}
 	if got, err := c.AgentPod(t.Context(), "diff-1", kamino.TaskPackages); err != nil || !got.Exists {

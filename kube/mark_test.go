@@ -247,3 +247,29 @@ func TestMarkInvalid(t *testing.T) {
 		t.Errorf("got %v after %d requests", err, len(client.Actions()))
 	}
 }
+
+// TestBlockOfAnyEffect: the block's key counts as a mark whatever its effect, so it is taken off
+// whatever its effect, however often it is there, and nothing else is.
+func TestBlockOfAnyEffect(t *testing.T) {
+	other := corev1.Taint{Key: "example.com/x", Effect: corev1.TaintEffectNoSchedule}
+	block := func(e corev1.TaintEffect) corev1.Taint {
+		return corev1.Taint{Key: kamino.TaintBlock, Value: "x", Effect: e}
+	}
+	for _, taints := range [][]corev1.Taint{
+		{block(corev1.TaintEffectNoExecute), other},
+		{other, block(corev1.TaintEffectPreferNoSchedule)},
+		{block(corev1.TaintEffectNoExecute), other, block(corev1.TaintEffectNoSchedule), block(corev1.TaintEffectPreferNoSchedule)},
+	} {
+		c := NewForClient(fake.NewClientset(node(nil, taints...)), Options{})
+		n, err := c.Node(t.Context(), "n1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.mark(t.Context(), n, nil); err != nil {
+			t.Fatal(err)
+		}
+		if n, _ = c.Node(t.Context(), "n1"); n.Tainted(kamino.TaintBlock) || len(n.Taints) != 1 {
+			t.Errorf("%v: after everything was taken off there are %v", taints, n.Taints)
+		}
+	}
+}

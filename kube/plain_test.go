@@ -31,7 +31,7 @@ func TestPlain(t *testing.T) {
 	record := `{"donor":"a\u001b[31mEVIL\u202e\u2028","step":"EVIL\u009b","failure":"EVIL\nrow"}`
 	lease.Annotations = map[string]string{annotationFormat: "1", annotationPool: hostile.Text, annotationProcess: hostile.Text,
 		annotationRecord: record, annotationLedger: `{"past":[{"run":"EVIL\u001b","failure":"\u0007EVIL"}]}`}
-	held, err := readLease(&lease, 1)
+	held, err := readLease(&lease)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,10 +43,10 @@ func (g *granted) grant(namespace string, rule rbacv1.PolicyRule) {
 }
 
 // account is granted the roles of charts/kamino-base that a release which acts is bound to.
-func account(t *testing.T, values charts.BaseValues, without func(namespace, verb, resource string) bool, roles ...string) *granted {
+func account(t *testing.T, without func(namespace, verb, resource string) bool, roles ...string) *granted {
 	t.Helper()
 	g := &granted{rules: map[string][]authorizationv1.ResourceRule{}}
-	manifests, err := charts.Base(values)
+	manifests, err := charts.Base(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,22 +84,19 @@ func (g *granted) cluster() *Cluster {
 
 var acting = []string{"kamino-status", "kamino-run"}
 
-// TestShippedRolesSuffice: nothing is missing that the roles of the chart grant, wherever leases
-// are read, and nothing is asked for that only --force uses.
+// TestShippedRolesSuffice: nothing is missing that the roles of the chart grant, and nothing is
+// asked for that only --force uses.
 func TestShippedRolesSuffice(t *testing.T) {
 	force := kamino.DrainOptions{Force: true}
-	for _, migrate := range []bool{true, false} {
-		values := charts.BaseValues{Migrate: migrate}
-		if doubts, err := account(t, values, nil, acting...).cluster().Preflight(t.Context(), kamino.DrainOptions{}); err != nil || len(doubts) > 0 {
-			t.Errorf("migrate %v: %q, %v", migrate, doubts, err)
-		}
-		_, err := account(t, values, nil, acting...).cluster().Preflight(t.Context(), force)
-		if !errors.Is(err, kamino.ErrForbidden) || !strings.HasSuffix(err.Error(), ": delete pods --all-namespaces") || !strings.Contains(kamino.Hint(err), "--clusterrole=kamino-force") {
-			t.Errorf("migrate %v, --force: %v, hint %q", migrate, err, kamino.Hint(err))
-		}
-		if _, err := account(t, values, nil, append(acting, "kamino-force")...).cluster().Preflight(t.Context(), force); err != nil {
-			t.Errorf("migrate %v, --force with its role: %v", migrate, err)
-		}
+	if doubts, err := account(t, nil, acting...).cluster().Preflight(t.Context(), kamino.DrainOptions{}); err != nil || len(doubts) > 0 {
+		t.Errorf("%q, %v", doubts, err)
+	}
+	_, err := account(t, nil, acting...).cluster().Preflight(t.Context(), force)
+	if !errors.Is(err, kamino.ErrForbidden) || !strings.HasSuffix(err.Error(), ": delete pods --all-namespaces") || !strings.Contains(kamino.Hint(err), "--clusterrole=kamino-force") {
+		t.Errorf("--force: %v, hint %q", err, kamino.Hint(err))
+	}
+	if _, err := account(t, nil, append(acting, "kamino-force")...).cluster().Preflight(t.Context(), force); err != nil {
+		t.Errorf("--force with its role: %v", err)
 	}
 }
 
@@ -108,7 +105,7 @@ func TestShippedRolesSuffice(t *testing.T) {
 func TestMissingRights(t *testing.T) {
 	taken := 0
 	for _, want := range runRights {
-		g := account(t, charts.BaseValues{Migrate: true}, func(namespace, verb, resource string) bool {
+		g := account(t, func(namespace, verb, resource string) bool {
 			gone := verb == want.verb && resource == want.resource && (namespace == want.namespace || namespace == "")
 			if gone {
 				taken++
@@ -168,13 +165,13 @@ func TestRules(t *testing.T) {
 // TestUnlistedRights: where no one can list rights a run is not refused, and hears what is not
 // certain.
 func TestUnlistedRights(t *testing.T) {
-	g := account(t, charts.BaseValues{Migrate: true}, func(_, _, resource string) bool { return resource == "pods/eviction" }, acting...)
+	g := account(t, func(_, _, resource string) bool { return resource == "pods/eviction" }, acting...)
 	g.incomplete = true
 	doubts, err := g.cluster().Preflight(t.Context(), kamino.DrainOptions{})
 	if err != nil || len(doubts) != 1 || !strings.HasSuffix(doubts[0].Found, "(webhook authorizer does not support user rule resolution); not certain: create pods/eviction --all-namespaces") {
 		t.Errorf("%q, %v", doubts, err)
 	}
-	g = account(t, charts.BaseValues{Migrate: true}, nil, acting...)
+	g = account(t, nil, acting...)
 	g.incomplete = true
 	if doubts, err := g.cluster().Preflight(t.Context(), kamino.DrainOptions{}); err != nil || len(doubts) > 0 {
 		t.Errorf("all listed in an incomplete list: %q, %v", doubts, err)

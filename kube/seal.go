@@ -45,25 +45,13 @@ var hopelessWaits = []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageNa
 
 // AgentPod reads the pod of a run that does a task; one that does not exist is no error.
 func (c *Cluster) AgentPod(ctx context.Context, run string, task kamino.Task) (kamino.AgentPod, error) {
-	for _, namespace := range c.namespaces(run, task) {
-		pod, err := c.api.pods(namespace).Get(ctx, podName(run, task), metav1.GetOptions{})
-		if err = explain("get pods -n "+namespace, err); errors.Is(err, kamino.ErrNotFound) {
-			continue
-		} else if err != nil {
-			return kamino.AgentPod{}, err
-		}
-		return readAgentPod(pod), nil
+	pod, err := c.api.pods(kamino.SystemNamespace).Get(ctx, podName(run, task), metav1.GetOptions{})
+	if err = explain("get pods -n "+kamino.SystemNamespace, err); errors.Is(err, kamino.ErrNotFound) {
+		return kamino.AgentPod{}, nil
+	} else if err != nil {
+		return kamino.AgentPod{}, err
 	}
-	return kamino.AgentPod{}, nil
-}
-
-// namespaces are where the pod of a run may be: here, and the seal pod where a former version held
-// the run's lease.
-func (c *Cluster) namespaces(run string, task kamino.Task) []string {
-	if home := c.home(run); home != "" && task == kamino.TaskSeal {
-		return []string{kamino.SystemNamespace, home}
-	}
-	return []string{kamino.SystemNamespace}
+	return readAgentPod(pod), nil
 }
 
 func readAgentPod(pod *corev1.Pod) kamino.AgentPod {
@@ -127,23 +115,22 @@ func joinWords(reason, message string) string {
 // RemoveAgents implements kamino.Cluster: 1 request a task.
 func (c *Cluster) RemoveAgents(ctx context.Context, run string, tasks []kamino.Task) error {
 	for _, task := range tasks {
-		for _, namespace := range c.namespaces(run, task) {
-			if err := c.deletePod(ctx, namespace, podName(run, task)); err != nil {
-				return err
-			}
+		if err := c.deletePod(ctx, podName(run, task)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// deletePod deletes a pod without grace. One that does not exist is no error.
-func (c *Cluster) deletePod(ctx context.Context, namespace, name string) error {
+// deletePod deletes a pod of kamino.SystemNamespace without grace. One that does not exist is not
+// an error.
+func (c *Cluster) deletePod(ctx context.Context, name string) error {
 	now := int64(0)
-	err := c.api.pods(namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	err := c.api.pods(kamino.SystemNamespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return explain("delete pods -n "+namespace, err)
+	return explain("delete pods -n "+kamino.SystemNamespace, err)
 }
 
 // StartAgent creates the pod of a run that does a task on the node. One that exists already is no

@@ -49,7 +49,7 @@ func TestSurvey(t *testing.T) {
 			if pod.Spec.PriorityClassName != "" || len(box.Resources.Requests) > 0 || !slices.Equal(box.Env, tt.env) {
 				t.Errorf("made %+v", pod.Spec)
 			}
-			if !c.isAgent(pod, "r1") {
+			if !isAgent(pod, "r1") {
 				t.Error("a drain would evict it")
 			}
 			if got, err := c.AgentPod(t.Context(), "r1", tt.task); err != nil || !got.Exists || got.Done {

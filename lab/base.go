@@ -16,7 +16,7 @@ const SealImage = "registry.invalid/kamino@sha256:1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab
 
 // Prepare does to a cluster what "kamino init" does. Pods of the images may seal disks.
 func Prepare(ctx context.Context, administrator *rest.Config, images ...string) error {
-	manifests, err := charts.Base(charts.BaseValues{SealImages: images, Migrate: true})
+	manifests, err := charts.Base(images)
 	if err != nil {
 		return err
 	}

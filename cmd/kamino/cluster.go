@@ -19,7 +19,7 @@ func newCluster(_ context.Context, a *app) (kamino.Cluster, error) {
 		return nil, err
 	}
 	g := a.global
-	c, err := kube.New(config, kube.Options{Former: g.former, SealImage: g.SealImage, PullSecret: g.PullSecret, Version: g.Version, Clock: a.clock})
+	c, err := kube.New(config, kube.Options{SealImage: g.SealImage, PullSecret: g.PullSecret, Version: g.Version, Clock: a.clock})
 	if err != nil {
 		return nil, err
 	}

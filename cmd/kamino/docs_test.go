@@ -75,7 +75,7 @@ func TestCLIDocs(t *testing.T) {
 	fmt.Fprintf(&b, "%s\n\n", fenced(root.Long))
 	fmt.Fprintf(&b, "## Options of all commands\n\n%s\n\n", fenced(root.PersistentFlags().FlagUsagesWrapped(110)))
 	b.WriteString("## Environment\n\n" + fenced(`NODE_ID        name of the node this process runs on; never taken as donor
-POD_NAMESPACE  where a former version would have kept its leases, besides kube-system
+POD_NAMESPACE  namespace of the pod this process runs in, set by the charts
 POD_IMAGE      image of the seal pod, by digest, if --image is not given
 SEAL_POLICY    text of the seal policy, if --seal-policy is not given
 KUBECONFIG     as for kubectl; without one, the service account of the pod

@@ -35,8 +35,6 @@ type globalOptions struct {
 
 	kubeconfig    string
 	kubeContext   string
-	namespace     string // given by habit
-	former        []string
 	logLevel      string
 	logPrefix     string
 	logTimestamps bool
@@ -67,7 +65,6 @@ func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	g := &a.global
 	f.StringVar(&g.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests.")
 	f.StringVar(&g.kubeContext, "context", "", "The name of the kubeconfig context to use")
-	f.StringVarP(&g.namespace, "namespace", "n", "", "namespace in which a former version may have left leases, which are honoured and moved; everything else lives in "+kamino.SystemNamespace)
 	f.StringVar(&g.SealImage, "image", "", "image of the seal pod, NAME@sha256:DIGEST (default $POD_IMAGE, else that of the pod of this process, else the only one that kamino init listed)")
 	f.StringVar(&g.PullSecret, "image-pull-secret", "", "secret in "+kamino.SystemNamespace+" for the registry of that image")
 	f.StringVar(&g.Provider, "provider", "", "cloud of the pools, azure or aws (default: from the nodes' provider IDs)")
@@ -115,14 +112,6 @@ func (g *globalOptions) complete(a *app) error {
 	g.Log = newLogger(a.Err, level, g)
 	if a.libraries != nil {
 		a.libraries(g.Log)
-	}
-	for _, name := range []string{g.namespace, a.env("POD_NAMESPACE")} {
-		if name != "" && name != kamino.SystemNamespace {
-			g.former = append(g.former, name) // where a former version would have kept its leases
-		}
-	}
-	if g.namespace != "" && g.namespace != kamino.SystemNamespace {
-		g.Log.Warn("--namespace is ignored, except for what a former version left there", "given", g.namespace, "used", kamino.SystemNamespace)
 	}
 	return nil
 }

@@ -21,11 +21,10 @@ import (
 // initCommand prepares a cluster.
 type initCommand struct {
 	*app
-	out     outputFlag
-	dryRun  bool
-	images  []string
-	forget  bool
-	migrate bool
+	out    outputFlag
+	dryRun bool
+	images []string
+	forget bool
 }
 
 func newInitCommand(a *app) *cobra.Command {
@@ -52,7 +51,6 @@ images that are named, and the cluster is not contacted.`,
 	f := cmd.Flags()
 	f.StringArrayVar(&c.images, "seal-image", nil, "additional image that may seal disks, by digest; may be repeated (default: the one of --image)")
 	f.BoolVar(&c.forget, "no-seal-image", false, "remove the images that may seal disks so far")
-	f.BoolVar(&c.migrate, "migrate", true, "allow runs to look for leases of a former version in all namespaces")
 	f.BoolVar(&c.dryRun, "dry-run", false, "submit everything as a server-side dry run, and change nothing")
 	c.out.add(cmd)
 	f.Lookup("output").Usage = "table; json or yaml print the manifests without contacting the cluster"
@@ -94,7 +92,7 @@ func (c *initCommand) Run(ctx context.Context) error {
 			"hint", "use one or the other: helm upgrade "+release+" with the images in its value sealImages")
 	}
 	after := c.wanted(before)
-	manifests, err := charts.Base(charts.BaseValues{SealImages: after, Migrate: c.migrate})
+	manifests, err := charts.Base(after)
 	if err != nil {
 		return err
 	}
@@ -128,7 +126,7 @@ func (c *initCommand) wanted(before []string) []string {
 // printManifests prints what would be applied to a cluster that has nothing of it: in YAML as
 // documents, in JSON as a List, both as "kubectl apply -f -" takes them.
 func (c *initCommand) printManifests() error {
-	manifests, err := charts.Base(charts.BaseValues{SealImages: c.images, Migrate: c.migrate})
+	manifests, err := charts.Base(c.images)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,7 @@
 // themselves. Environment variables:
 //
 //	NODE_ID        name of the node this process runs on; never taken as donor
-//	POD_NAMESPACE  where a former version would have kept its leases, besides kube-system
+//	POD_NAMESPACE  namespace of the pod this process runs in, set by the charts
 //	POD_IMAGE      image of the seal pod, by digest, if --image is not given
 //	SEAL_POLICY    text of the seal policy, if --seal-policy is not given
 //	PROBE          text of the probe of a proof, if --probe is not given

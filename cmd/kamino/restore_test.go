@@ -44,15 +44,14 @@ func TestRestoreBesideALiveRun(t *testing.T) {
 	}
 }
 
-// TestRestoreNamesALeaseElsewhere: a lease that nobody may believe is told by every command that
-// looks at all pools.
-func TestRestoreNamesALeaseElsewhere(t *testing.T) {
+// TestUnreadableLease: every command that reads all pools reports a lease that cannot be read.
+func TestUnreadableLease(t *testing.T) {
 	for _, command := range []string{"restore", "restore --dry-run", "status", "plan"} {
 		w := newFakeWorld()
 		id := stale(w).ID
-		w.cluster.leases[id] = kamino.Lease{Err: kamino.WithHint(errors.New("lease teama/kamino-x: nobody said that kamino ran there"), "add --namespace teama once")}
+		w.cluster.leases[id] = kamino.Lease{Err: kamino.WithHint(errors.New("lease kamino-system/kamino-x: written by a newer kamino"), "use that version")}
 		out, errs, code := w.kamino(t, strings.Fields(command)...)
-		if code != exitFailed || strings.Count(out+errs, "teama/kamino-x") != 1 || strings.Count(errs, "Hint: add --namespace teama once") != 1 || strings.Contains(out, "Nothing was left") {
+		if code != exitFailed || strings.Count(out+errs, "kamino-system/kamino-x") != 1 || strings.Count(errs, "Hint: use that version") != 1 || strings.Contains(out, "Nothing was left") {
 			t.Errorf("%s: exit code %d\n%s%s", command, code, out, errs)
 		}
 	}

@@ -97,7 +97,7 @@ func TestJSONLog(t *testing.T) {
 		level, msg, hint string
 		code             int
 	}{
-		{args: []string{"status", "-n", "elsewhere"}, level: "WARNING", msg: "--namespace is ignored", code: exitFine},
+		{args: []string{"auto-update"}, level: "WARNING", msg: "nothing was done for a pool that needs it", code: exitFine},
 		{args: []string{"status", "--pool", "nosuch"}, level: "ERROR", msg: "nosuch", hint: "the pools are", code: exitFailed},
 		{args: []string{"update", "--bad", "value"}, level: "ERROR", msg: "--bad", hint: "--help", code: exitFailed},
 		{args: []string{"updat"}, level: "ERROR", msg: "updat", hint: "kamino update", code: exitFailed},
@@ -106,7 +106,8 @@ func TestJSONLog(t *testing.T) {
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			w := newFakeWorld()
-			stale(w)
+			pinned := kamino.Ledger{Wrote: &kamino.WrittenModel{Image: "/other", Seen: true}}
+			w.cluster.leases[stale(w).ID] = kamino.Lease{Revision: "1", Ledger: pinned}
 			_, errs, code := w.kamino(t, append(tt.args, "--log-format", "json")...)
 			if code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)

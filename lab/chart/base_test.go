@@ -40,7 +40,6 @@ func TestInitIsTheChart(t *testing.T) {
 		"default":    {map[string]any{}, nil},
 		"one image":  {baseValues(lab.SealImage), []string{"--image", lab.SealImage}},
 		"two images": {baseValues(lab.SealImage, second), []string{"--seal-image", lab.SealImage, "--seal-image", second}},
-		"settled":    {map[string]any{"migrate": false}, []string{"--migrate=false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := loader.Load(baseDir)

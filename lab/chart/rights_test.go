@@ -37,7 +37,7 @@ func boundRole(t *testing.T, binding *unstructured.Unstructured) *unstructured.U
 	t.Helper()
 	kind, _, _ := unstructured.NestedString(binding.Object, "roleRef", "kind")
 	name, _, _ := unstructured.NestedString(binding.Object, "roleRef", "name")
-	manifests, err := charts.Base(charts.BaseValues{Migrate: true})
+	manifests, err := charts.Base(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,22 +53,17 @@ func boundRole(t *testing.T, binding *unstructured.Unstructured) *unstructured.U
 	return nil
 }
 
-// elsewhere are roles whose rights have tests of their own: TestUninstall, and kubetest's of the
-// former version's leases and of the policies.
-var elsewhere = []string{"kamino-uninstall", "kamino-migrate"}
-
 // rights lists what a release is granted.
 func rights(t *testing.T, sets []string) []right {
 	t.Helper()
 	var out []right
 	for _, o := range objects(t, "rel", sets...) {
 		role := boundRole(t, o)
-		if role == nil || slices.Contains(elsewhere, role.GetName()) {
+		if role == nil || role.GetName() == "kamino-uninstall" { // TestUninstall tests that one
 			continue
 		}
 		each(t, role, func(r right, _ map[string]any) {
-			// Listing leases is granted everywhere while a former version's may be left.
-			if r.verb != "keep-to-own" && (r.verb != "list" || r.resource != "leases") {
+			if r.verb != "keep-to-own" {
 				out = append(out, r)
 			}
 		})

@@ -28,7 +28,6 @@ func Shapes() []Shape {
 		{Name: "fifth day", NewNodes: 1, Old: 4, Reference: usual},
 		{Name: "with a canary", NewNodes: 1, Prove: true, Reference: usual},
 		{Name: "a version made elsewhere", Named: true, Prove: true, Old: 4, Reference: kamino.ByDefinition},
-		{Name: "after a former kamino", NewNodes: 1, Former: true, Reference: usual},
 		{Name: "owned", Owned: true, Old: 4, Reference: kamino.ByDefinition},
 		{Name: "first day by " + string(other), NewNodes: 1, Reference: other},
 		{Name: "fifth day by " + string(other), NewNodes: 1, Old: 4, Reference: other},
@@ -43,8 +42,6 @@ func (g *Golden) scope(row string) bool {
 	switch {
 	case g.Shape.Patch, g.Shape.Kept, g.Shape.Command != "":
 		return true
-	case g.Shape.Former:
-		return row == "S1"
 	case g.Shape.Owned:
 		return row == "S14"
 	case g.Shape.Named:
@@ -83,7 +80,7 @@ func Enumerate(goldens []*Golden) []*Case {
 				continue
 			}
 			for _, kind := range lies(c, row) {
-				if g.blinds(i, kind) || g.Shape.Group != nil && slices.Contains(operations, kind) {
+				if g.Shape.Group != nil && slices.Contains(operations, kind) {
 					continue
 				}
 				// What is built after its run has ended stays, hidden, and is nobody's next
@@ -123,16 +120,6 @@ func Enumerate(goldens []*Golden) []*Case {
 		}
 	}
 	return e.cases
-}
-
-// blinds says whether a fault hides a run of a former version, and nothing could tell: who never
-// saw a lease in another namespace does not know that it may not see any, and that a lease is
-// stored which the API server has acknowledged is what all rely on that take one over.
-func (g *Golden) blinds(i int, kind worlds.Fault) bool {
-	c := g.Calls[i]
-	leases := func(c *Call) bool { return c.Method == http.MethodGet && strings.HasSuffix(c.Path, "/v1/leases") }
-	return g.Shape.Former && (kind == worlds.Forbidden && leases(c) && !slices.ContainsFunc(g.Calls[:i], leases) ||
-		kind == worlds.FalseSuccess && c.means.Verb == invariant.SetLease)
 }
 
 // loses says whether a fault costs a run something that it can do without. Who may not read what a

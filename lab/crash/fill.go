@@ -21,7 +21,6 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
-	"kamino.dev/kamino/lab/nodes"
 )
 
 // fill makes the objects that a world begins with.
@@ -71,11 +70,6 @@ func (w *World) fill() error {
 			return err
 		}
 	}
-	if w.shape.Former {
-		if err := w.makeFormer(); err != nil {
-			return fmt.Errorf("make the lease of a former version: %w", err)
-		}
-	}
 	return w.trouble
 }
 
@@ -94,30 +88,6 @@ func (w *onAzure) makeModels(n int) error {
 		w.clock.virtual.Advance(30 * time.Second)
 	}
 	return nil
-}
-
-// makeFormer leaves the lease of a run that has ended where former versions kept theirs. It has the
-// donor, and did nothing to it.
-func (w *World) makeFormer() error {
-	m := w.machineNamed(w.donor)
-	l, err := w.station.leases.SetLease(w.ctx, kamino.Lease{Pool: kamino.PoolID(w.pool), Holder: "run-900", Process: "former/1", Epoch: 3,
-		Renewed: w.clock.Now(), Duration: kamino.LeaseDuration, Record: kamino.Record{Donor: w.donor,
-			Instance: kamino.InstanceID(nodes.ProviderID(m.id)), VMID: m.vm, Started: w.clock.Now(), Step: "lock", ModelWas: "Generic:linux:node:latest"}})
-	if err != nil {
-		return err
-	}
-	leases := w.station.admin.CoordinationV1()
-	all, err := leases.Leases(kamino.SystemNamespace).List(w.ctx, managed)
-	if err != nil || len(all.Items) != 1 {
-		return fmt.Errorf("%d leases of pool %s: %w", len(all.Items), l.Pool, err)
-	}
-	here := all.Items[0]
-	there := here.DeepCopy()
-	there.ObjectMeta = metav1.ObjectMeta{Name: here.Name, Labels: here.Labels, Annotations: here.Annotations}
-	if _, err = leases.Leases(metav1.NamespaceSystem).Create(w.ctx, there, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	return leases.Leases(kamino.SystemNamespace).Delete(w.ctx, here.Name, metav1.DeleteOptions{})
 }
 
 // managed selects what kamino keeps.
@@ -170,7 +140,6 @@ func (s *Station) clear(ctx context.Context) error {
 		core.Nodes().DeleteCollection(ctx, now, all),
 		s.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, now, all),
 		s.admin.CoordinationV1().Leases(kamino.SystemNamespace).DeleteCollection(ctx, now, managed),
-		s.admin.CoordinationV1().Leases(metav1.NamespaceSystem).DeleteCollection(ctx, now, managed),
 		s.protos.DeleteCollection(ctx, now, all),
 		s.dropVolumes(ctx),
 	)

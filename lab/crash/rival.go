@@ -461,9 +461,7 @@ func (w *onAzure) Deny() {
 func (w *World) DeleteLease() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, namespace := range []string{kamino.SystemNamespace, metav1.NamespaceSystem} {
-		w.check("delete lease", w.station.admin.CoordinationV1().Leases(namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{}, managed))
-	}
+	w.check("delete lease", w.station.admin.CoordinationV1().Leases(kamino.SystemNamespace).DeleteCollection(w.ctx, metav1.DeleteOptions{}, managed))
 	w.audit.LeaseDeleted(w.pool, w.clock.Now())
 	w.dirty.leases = true
 	w.refresh()

@@ -31,8 +31,6 @@ type Shape struct {
 	Mute bool
 	// Prove: versions are proved by a canary before they are promoted.
 	Prove bool
-	// Former: an ended run of a version that kept its leases in kube-system holds the pool.
-	Former bool
 	// Patch: the command is kamino patch, not update.
 	Patch bool
 	// Kept: no command, but a controller keeps the pool, whose NodePrototype there is.

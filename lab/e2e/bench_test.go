@@ -106,7 +106,7 @@ func benchAway(t *testing.T, name string, args []string) {
 	l, p := benchLab(t, lab.Options{Speed: faster, Latencies: latencies, NodeLatencies: nodes.Latencies{Boot: boot}})
 	own := (latencies.Snapshot + latencies.Start + boot) / faster
 	stopwatch := watchDonor(t, l, p)
-	call{lab: l}.run(t, append(formerArgs(p.node(1)), append([]string{"--poll-interval", "250ms"}, args...)...)...).mustSucceed(t)
+	call{lab: l}.run(t, append(plainArgs(p.node(1)), append([]string{"--poll-interval", "250ms"}, args...)...)...).mustSucceed(t)
 	away := stopwatch()
 	t.Logf("away for %s, of which the emulator takes %s", away, own)
 	bench.Figure(name, away.Seconds()/own.Seconds(), "times", 1.05)

@@ -352,7 +352,7 @@ func (k *kept) killed(leader *process, heard *heard) {
 	case <-time.After(2 * time.Minute):
 		k.Fatal("no donor came to be sealed")
 	}
-	run := red.holder(kamino.SystemNamespace)
+	run := red.holder()
 	p := k.awaitReason("red", v1alpha1.ReasonUpToDate)
 	if p.Status.Next == nil || p.Status.Next.Run != run || run == "" {
 		k.Errorf("run %s was not adopted: %+v", run, p.Status)

@@ -20,9 +20,8 @@ import (
 
 // call is one start of kamino.
 type call struct {
-	program string   // "": the one that is tested
-	lab     *lab.Lab // nil: the shared one
-	env     map[string]string
+	lab *lab.Lab // nil: the shared one
+	env map[string]string
 	// onLine sees each line of the log as it is written.
 	onLine func(line logLine, process *os.Process)
 }
@@ -64,10 +63,7 @@ func (c call) run(t *testing.T, args ...string) outcome {
 	if c.lab == nil {
 		c.lab = shared
 	}
-	if c.program == "" {
-		c.program = binary
-	}
-	cmd := exec.CommandContext(t.Context(), c.program, args...)
+	cmd := exec.CommandContext(t.Context(), binary, args...)
 	cmd.Env = environment(c.lab, c.env)
 	var out bytes.Buffer
 	cmd.Stdout = &out
@@ -122,11 +118,11 @@ func environment(l *lab.Lab, change map[string]string) []string {
 // updateArgs are those of an update which waits no longer than the lab makes it, and watches its
 // canary no longer than until it is Ready.
 func updateArgs(node string, more ...string) []string {
-	return append(formerArgs(node), append([]string{"--prove-for", "0s"}, more...)...)
+	return append(plainArgs(node), append([]string{"--prove-for", "0s"}, more...)...)
 }
 
-// formerArgs are those that a former version knows, too.
-func formerArgs(node string) []string {
+// plainArgs are those of an update that waits no longer than the lab makes it.
+func plainArgs(node string) []string {
 	return []string{"update", "--target-node", node, "--autoscaler-settle", "0", "--grace-period", "20",
 		"--poll-interval", "50ms", "--image", lab.SealImage, "-o", "json"}
 }

@@ -252,9 +252,24 @@ func TestBudgetHolds(t *testing.T) {
 // expectFree: no run holds the pool.
 func (p *pool) expectFree() {
 	p.Helper()
-	if run := p.holder(kamino.SystemNamespace); run != "" {
+	if run := p.holder(); run != "" {
 		p.Errorf("the lease of pool %s is still held by %s", p.name, run)
 	}
+}
+
+// holder is the run that holds the pool's lease; "" when it is free.
+func (p *pool) holder() string {
+	p.Helper()
+	leases, err := p.lab.Client.CoordinationV1().Leases(kamino.SystemNamespace).List(p.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=kamino"})
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, l := range leases.Items {
+		if strings.EqualFold(l.Annotations["kamino.dev/pool"], p.id) && l.Spec.HolderIdentity != nil {
+			return *l.Spec.HolderIdentity
+		}
+	}
+	return ""
 }
 
 // expectRunning: the emulator has the instance running.

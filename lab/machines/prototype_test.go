@@ -199,15 +199,9 @@ func began(t *testing.T, w *kamino.Waterfall, phases ...string) {
 }
 
 // recordedBoots: the ledger has the boot of the canary, with when its phases began, and none of the
-// donor, which was restarted after its patch. A former agent tells neither.
+// donor, which was restarted after its patch.
 func recordedBoots(ctx context.Context, t *testing.T, s *Stage) {
 	b := boots(ctx, t, s)
-	if os.Getenv("KAMINO_VM_AGENT") == "former" {
-		if b.Generic != nil || b.Clone != nil {
-			t.Errorf("a former agent told %+v", b)
-		}
-		return
-	}
 	if b.Clone == nil {
 		t.Fatal("no boot of a clone")
 	}

@@ -12,7 +12,6 @@ import (
 
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/lab/controlplane"
-	"kamino.dev/kamino/lab/labtest"
 )
 
 // needVM skips what takes minutes and QEMU.
@@ -25,11 +24,6 @@ func needVM(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-
-// formerAgent stands for the release before this one: the last commit before releases were made.
-// With KAMINO_VM_AGENT=former its agent seals the donor, makes the clones start as themselves and
-// updates them in place, for this version's kamino.
-const formerAgent = "e51aad53c245dad76251965e4819e65f9d6ddbd9"
 
 // startLab is a lab of real machines in a directory that a failed test keeps
 // the consoles of: $KAMINO_VM_DIR, or a temporary one.
@@ -51,9 +45,6 @@ func startLab(t *testing.T, change func(*Options)) *Lab {
 	}
 	if o.Binaries, err = BuildBinaries(ctx, at); err != nil {
 		t.Fatal(err)
-	}
-	if os.Getenv("KAMINO_VM_AGENT") == "former" {
-		o.Binaries.Agent = labtest.BuildAt(t, formerAgent, "./cmd/kamino-agent")
 	}
 	if o.Cache, err = DefaultCache(); err != nil {
 		t.Fatal(err)

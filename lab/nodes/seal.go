@@ -123,7 +123,7 @@ func (k *Kubelet) Seal(run, nonce, policy string) (notes map[string]string, err 
 		return nil, fmt.Errorf("encode receipt: %w", err)
 	}
 	notes = map[string]string{receiptAnnotation: string(annotation)}
-	if nonce != "" && packages != "" { // without a nonce a former version asks, whose agent knows of no list
+	if packages != "" {
 		notes[packagesAnnotation], err = packageList(run, nonce, packages)
 	}
 	return notes, err

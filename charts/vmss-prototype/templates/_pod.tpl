@@ -118,7 +118,7 @@ containers:
         valueFrom:
           fieldRef:
             fieldPath: spec.nodeName
-      - name: POD_NAMESPACE # former releases kept their leases there
+      - name: POD_NAMESPACE
         valueFrom:
           fieldRef:
             fieldPath: metadata.namespace
