@@ -79,8 +79,6 @@ type CanaryFit struct {
 	Kept     []string  `json:"kept,omitempty"`     // of the recipe, what reaches beyond the canary
 	LeftOut  []string  `json:"leftOut,omitempty"`  // of the recipe, what a canary cannot have
 	Refusals []Refusal `json:"refusals,omitempty"` // why there can be none: the proof is in the pool
-	// ByAgent: only the image's agent can set the node apart; those of earlier releases do not.
-	ByAgent bool `json:"byAgent,omitempty"`
 }
 
 // TaintCanary is on a canary's node from its first second, with the effect NoSchedule: the agent's

@@ -270,8 +270,8 @@ func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 type SealOrder struct {
 	Run string
 	// Nonce is a random text that the receipt has to repeat: a receipt made
-	// without having been asked, or by another node, does not know it. Empty in
-	// runs that a kamino without nonces began.
+	// without having been asked, or by another node, does not know it. Empty where a
+	// plan only tries whether the pod would be admitted.
 	Nonce string
 	// Policy is the run's seal policy as YAML, at most SealPolicyMost bytes; nil
 	// where the run brings none.
@@ -352,8 +352,7 @@ type Receipt struct {
 	// SSHKeys are fingerprints of the public keys of the donor's SSH server, sorted: the first half
 	// of the SHA-256 of each in hex.
 	SSHKeys []string `json:"sshKeys,omitempty"`
-	// Unknown tells of files that nothing explains; nil from agents that did not
-	// look.
+	// Unknown tells of files that nothing explains; nil if the agent did not look.
 	Unknown *UnknownFiles `json:"unknown,omitempty"`
 	// Timing is of the donor's boot before the seal, where that is proved to be the first boot of a
 	// machine that is no clone.

@@ -268,7 +268,7 @@ func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff,
 	}
 	list, err := shelf.List(ctx, next.Tags[TagRun])
 	if errors.Is(err, ErrNotFound) {
-		return out, WithHint(fmt.Errorf("compare packages: no package list of version %s is kept", next.Name), "the next update keeps one; earlier releases did not")
+		return out, WithHint(fmt.Errorf("compare packages: no package list of version %s is kept", next.Name), "the next update keeps one")
 	} else if err != nil {
 		return out, fmt.Errorf("read the packages of version %s: %w", next.Name, err)
 	}

@@ -281,8 +281,7 @@ func (e *Engine) setPaused(ctx context.Context, reason string) error {
 	return fmt.Errorf("pause: %w", err)
 }
 
-// Pause is the state of the stop switch. Who set it and when is unknown if an earlier kamino, or
-// kubectl, set it.
+// Pause is the state of the stop switch. Who set it and when is unknown if kubectl set it.
 type Pause struct {
 	Reason string    `json:"reason"` // "": nothing is held
 	By     string    `json:"by,omitempty"`

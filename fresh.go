@@ -21,8 +21,8 @@ import (
 // writes it with the node's own credential: it is a claim, and only shown.
 const AnnotationFreshness = "kamino.dev/freshness"
 
-// Freshness is how far a disk is patched, as the agent on it reports. What it does not know, and
-// what an earlier agent did not look for, is empty.
+// Freshness is how far a disk is patched, as the agent on it reports. What it does not know is
+// empty.
 type Freshness struct {
 	// PackageDigest is the SHA-256 in hex of the packages on the disk, a line each of name, version
 	// and architecture, sorted; "" where no package manager is.

@@ -42,7 +42,7 @@ type Record struct {
 	Started  time.Time  `json:"started,omitzero"`
 	Step     string     `json:"step,omitempty"`    // where the run was when this was written
 	Intent   string     `json:"intent,omitempty"`  // what it is about to do, for people
-	Acts     []Act      `json:"acts,omitempty"`    // what it is about to do; empty where a former version wrote the intent
+	Acts     []Act      `json:"acts,omitempty"`    // what it is about to do
 	Nonce    string     `json:"nonce,omitempty"`   // what the receipt must repeat; see SealOrder
 	Policy   string     `json:"policy,omitempty"`  // SHA-256 of the seal policy, which the receipt must name
 	Sealing  bool       `json:"sealing,omitempty"` // as Mark.Sealing
@@ -52,7 +52,7 @@ type Record struct {
 	// Cycled is how far the power cycle of a node has come that did not boot by itself.
 	Cycled powerCycle `json:"cycled,omitempty"`
 	// AwaySince is when the donor's disk began to be sealed, from when on it may be off, and
-	// AwayEnds when it was back. Zero: not so far, or a former version noted none.
+	// AwayEnds when it was back. Zero: not so far.
 	AwaySince  time.Time `json:"awaySince,omitzero"`
 	AwayEnds   time.Time `json:"awayEnds,omitzero"`
 	GivingBack bool      `json:"givingBack,omitempty"`
@@ -65,7 +65,7 @@ type Record struct {
 	Storage     string `json:"storage,omitempty"`  // storage type to use for the version, once ZRS was refused
 	// Promote is PromoteManual where the run leaves its version to a person; else empty.
 	Promote PromoteMode `json:"promote,omitempty"`
-	// Prove is how the run proves its version; "" of former versions.
+	// Prove is how the run proves its version.
 	Prove ProveMode `json:"prove,omitempty"`
 	// Canary is the name of the one that the run has asked for or is about to, CanarySince when.
 	Canary      string    `json:"canary,omitempty"`
@@ -182,8 +182,7 @@ type PastRun struct {
 	// ProofSeconds of Seconds went into the proof of its version.
 	ProofSeconds float64 `json:"proofSeconds,omitempty"`
 	// Pointed is what the model was pointed at by a run that takes no donor and makes no version,
-	// Verb what that did ("" in entries of former versions), Withdrawn what a person took back, and
-	// Reason why.
+	// Verb what that did, Withdrawn what a person took back, and Reason why.
 	Pointed   string `json:"pointedAt,omitempty"`
 	Verb      Verb   `json:"verb,omitempty"`
 	Withdrawn string `json:"withdrawn,omitempty"`

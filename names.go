@@ -31,7 +31,7 @@ func GalleryName(group string) string {
 	return cutName(galleryChars(plain), group, maxGallery)
 }
 
-// FormerGalleryName is the name that earlier kaminos and the original gave, where
+// FormerGalleryName is the name that the original gave, where
 // GalleryName gives another; "" where it does not, or where no gallery can have it.
 func FormerGalleryName(group string) string {
 	plain := plainGallery(group)
@@ -118,7 +118,7 @@ const (
 	TagPromote   = "kamino-promote"   // PromoteManual: while it is hidden, only a person promotes it
 	TagBootstrap = "kamino-bootstrap" // bootstrapUnaccepted: hidden until somebody accepts what its instances would run
 	TagPointer   = "kamino-pointer"   // of an image definition: pointerUnreliable
-	TagVM        = "kamino-vm"        // donor's VM; absent on what earlier kaminos made
+	TagVM        = "kamino-vm"        // donor's VM; absent on what the original made
 	TagPolicy    = "kamino-policy"    // SHA-256 of the seal policy
 	// Files on the image that nothing explains: how many, whether such were
 	// refused or reported, and a digest over their names and contents.

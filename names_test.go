@@ -321,7 +321,7 @@ func TestBehind(t *testing.T) {
 		{"nothing", []Node{node("n", "6.8.0-9", "2026-11-10T12:00:00Z", "00")}, tags, "node n: the same kernel, OS, kubelet, runtime and packages"},
 		{"patched before", []Node{old}, tags, "node old: kernel 6.8.0-9 (there 6.9.0-1), packages the same"},
 		{"no node is Ready", []Node{unready}, tags, "<nil>"},
-		{"a version of a former kamino", []Node{best}, map[string]string{TagPackages: "00"}, "<nil>"},
+		{"a version that tells no kernel", []Node{best}, map[string]string{TagPackages: "00"}, "<nil>"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := fmt.Sprint(overview{nodes: tt.nodes}.behind(Artifact{Name: "2026.11.10", Tags: tt.tags}, selectNow, []Signal{KuredLastPatch}))

@@ -44,7 +44,7 @@ func movedPin(image string, versions []Artifact) *Pin {
 		case now == nil:
 			return &Pin{Image: image, Wrote: v.ID}
 		case now.Name == v.Name, now.Ours() && now.Tags[TagOffer] == "" && CompareVersions(now.Name, v.Name) > 0:
-			return nil // made visible by an earlier kamino
+			return nil // the original made it
 		}
 		return &Pin{Image: now.ID, Wrote: v.ID}
 	}
@@ -302,7 +302,7 @@ func (p Pin) refusal(pool Pool) Refusal {
 // pin says whether somebody else chose the image of a model. A ledger without an
 // entry says nothing, nor does any other field of the model; an image that stood
 // there before a write which was never seen is explained by the interrupted run, unless the pool
-// was written since. Ledgers of earlier kaminos name the last version that was made.
+// was written since. Where nothing was written so far, the last version that was made counts.
 func (l Ledger) pin(pool Pool, versions []Artifact) *Pin {
 	image := pool.Model.Image
 	if pin := movedPin(image, versions); pin != nil {

@@ -312,8 +312,8 @@ func (e *Engine) proveNamed(ctx context.Context, o overview, t target, opts Prom
 	return back, r.afterPromotion(err)
 }
 
-// ofCanaries are the checks that a node of the pool cannot pass, nor the canary of a run that a
-// former version began: it does not stand apart, and its agent reports nothing.
+// ofCanaries are the checks that a node of the pool cannot pass: it does not stand apart, and its
+// agent reports nothing.
 var ofCanaries = []string{"apart", "report", "units"}
 
 // lookWatch watches the first node of the pool that boots from the promoted version, and withdraws

@@ -26,11 +26,9 @@ type Sight struct {
 	Gone    time.Time // since when the cloud lists it no more; zero: it does
 	Stray   string    // a node of another name that shows the canary's machine, or did: two kubelets write it in turn
 	// Bare says that its node had no taint of canaries when it was seen first, and no cordon.
-	Bare bool
-	// ByAgent says that only its agent can have it registered with them; see CanaryFit.
-	ByAgent bool
-	Others  []Node // the other nodes of the cluster
-	Peers   []Node // those of them that are Ready nodes of the pool, and not cordoned
+	Bare   bool
+	Others []Node // the other nodes of the cluster
+	Peers  []Node // those of them that are Ready nodes of the pool, and not cordoned
 	// Before are the machine IDs of nodes by name, before the canary's node was among them.
 	Before   map[string]string
 	Console  []string          // its last lines, where they can be read
@@ -48,13 +46,6 @@ type Sight struct {
 
 // vm is the canary's VM; "" while neither the cloud nor its node tells.
 func (s Sight) vm() string { return cmp.Or(s.Canary.VMID, s.shown) }
-
-// untold says whether nothing on the image may know of the taint: its maker need not, nor an agent
-// of an earlier release, which does not report either, as the nonce is where it does not look.
-func (s Sight) untold() bool {
-	_, reported := s.Node.Report(s.Nonce)
-	return s.Unsealed || s.ByAgent && !reported
-}
 
 // born names the node of the pool that was watched.
 func (s Sight) born() string {
@@ -184,7 +175,7 @@ func (r *Run) look(ctx context.Context) (Outcome, []Finding, error) {
 	p, now := &r.proof, r.engine.now()
 	bounds := Bounds{Boot: r.opts.Proof.budget(r.held.lease.Ledger), Bake: r.opts.Proof.For, History: usually(r.held.lease.Ledger.Boots),
 		Phases: r.held.lease.Ledger.usualPhases(), Baked: r.held.lease.Ledger.Baked, Without: r.opts.Proof.Without}
-	if p.mode == ProvePool || r.held.lease.Record.Nonce == "" {
+	if p.mode == ProvePool {
 		bounds.Without = slices.Concat(bounds.Without, ofCanaries)
 	}
 	read := r.glance
@@ -303,7 +294,7 @@ func (r *Run) sightWhole(ctx context.Context) error {
 	}
 	s := &p.sight
 	s.Nonce, s.Reboots, s.Sealed = r.held.lease.Record.Nonce, r.opts.PendingReboot, r.image.version.Tags
-	s.Unsealed, s.ByAgent = s.Sealed[TagReceipt] == "", p.fit.ByAgent
+	s.Unsealed = s.Sealed[TagReceipt] == ""
 	if s.Before == nil {
 		if err := r.sightBefore(ctx); err != nil {
 			return err

@@ -143,8 +143,8 @@ func judgeApart(s Sight, _ Bounds) (Outcome, string) {
 	switch {
 	case s.Node.UID == "" || !SameVM(s.Node.SystemUUID, s.vm()):
 		return ProofPassed, "no node yet"
-	case s.Bare && s.untold():
-		return ProofInconclusive, fmt.Sprintf("node %s registered without the taint %s, as an image without Kamino's agent does, or with that of an earlier release", s.Node.Name, TaintCanary)
+	case s.Bare && s.Unsealed:
+		return ProofInconclusive, fmt.Sprintf("node %s registered without the taint %s, as an image without Kamino's agent does", s.Node.Name, TaintCanary)
 	case s.Bare:
 		return ProofFailed, fmt.Sprintf("node %s registered without the taint %s", s.Node.Name, TaintCanary)
 	case !out:

@@ -144,8 +144,7 @@ func TestJudge(t *testing.T) {
 		{"a disk with another machine ID than its kubelet tells", func(s *Sight) { reports(s, func(r *NodeReport) { r.MachineID = "m-a-0" }) }, fail, "identity"},
 		{"a host key of the donor's", func(s *Sight) { reports(s, func(r *NodeReport) { r.SSHKeys = []string{"new", "old2"} }) }, fail, "identity"},
 		{"packages that were not sealed", func(s *Sight) { reports(s, func(r *NodeReport) { r.PackageDigest = "q" }) }, unsure, "report"},
-		{"a node that registered without its taint", func(s *Sight) { s.Bare, s.ByAgent = true, true }, fail, "apart"},
-		{"the same where its agent does not report, as one of an earlier release", func(s *Sight) { s.Bare, s.ByAgent, s.Node.Annotations = true, true, nil }, unsure, "apart"},
+		{"a node that registered without its taint", func(s *Sight) { s.Bare = true }, fail, "apart"},
 		{"the same of an image that Kamino did not seal", func(s *Sight) { s.Bare, s.Unsealed = true, true }, unsure, "apart"},
 		{"few of its donor's images, of an image that Kamino did not seal", func(s *Sight) { s.Unsealed, s.Node.Images = true, nil }, pass, "cloud"},
 		{"no pod of a DaemonSet, as its taint is still on", func(s *Sight) {

@@ -94,7 +94,7 @@ func TestUnknownFilesTravel(t *testing.T) {
 		t.Errorf("status says %+v and policy %q", got.Unknown, got.Policy)
 	}
 	if old := versionStatus(Artifact{Kind: Version, Tags: r.tags(Receipt{Hash: "h"})}); old.Unknown != nil || old.Policy != "" {
-		t.Errorf("status of an image of a former version: %+v", old)
+		t.Errorf("status of an image without unknown files: %+v", old)
 	}
 }
 

@@ -135,7 +135,7 @@ func (r *Run) checkReceipt(receipt Receipt) error {
 	switch nonce := r.held.lease.Record.Nonce; {
 	case !SameVM(receipt.VMID, r.donor.instance.VMID):
 		return fmt.Errorf("receipt of run %s comes from VM %s, not from the donor's %s", r.held.run, receipt.VMID, r.donor.instance.VMID)
-	case nonce != "" && receipt.Nonce != nonce:
+	case receipt.Nonce != nonce:
 		return WithHint(fmt.Errorf("receipt of run %s on node %s does not repeat the nonce of the run: the agent that was asked did not write it", r.held.run, r.donor.node.Name),
 			"the pool's image stays as it is; find out who wrote annotation %s before you use this node again", AnnotationReceipt)
 	case receipt.Policy != r.held.lease.Record.Policy:

@@ -70,12 +70,9 @@ func (g group) fit() kamino.CanaryFit {
 		return fit
 	}
 	_, fit.LeftOut = g.canaryTags()
-	_, byAgent, refusal := taintedUserData(text(g.data.UserData), strings.Repeat("0", 64))
-	if refusal != nil {
+	if _, refusal := taintedUserData(text(g.data.UserData), strings.Repeat("0", 64)); refusal != nil {
 		fit.Refusals = append(fit.Refusals, *refusal)
-		return fit
 	}
-	fit.ByAgent = byAgent
 	return fit
 }
 
@@ -172,7 +169,7 @@ func (p *Provider) LaunchCanary(ctx context.Context, pool kamino.Pool, order kam
 	if g.data == nil {
 		return fmt.Errorf("launch canary %s: pool %s has no launch template: %w", order.Name, pool.Name, kamino.ErrUnsupported)
 	}
-	user, _, refusal := taintedUserData(text(g.data.UserData), order.Nonce)
+	user, refusal := taintedUserData(text(g.data.UserData), order.Nonce)
 	if refusal != nil {
 		return fmt.Errorf("launch canary %s: %s: %w", order.Name, refusal.Why, kamino.ErrUnsupported)
 	}

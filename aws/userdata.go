@@ -66,12 +66,11 @@ type part struct {
 	body   []byte
 }
 
-// taintedUserData is a pool's user data, in base64, with one part more that asks for the taint, and
-// whether that leaves it to the agent to ask. It refuses what it does not understand: a canary
-// without the taint would get pods.
-func taintedUserData(encoded, nonce string) (tainted string, byAgent bool, refusal *kamino.Refusal) {
-	refuse := func(why, do string) (string, bool, *kamino.Refusal) {
-		return "", false, &kamino.Refusal{Code: "user-data", Field: "UserData", Why: why, Do: do}
+// taintedUserData is a pool's user data, in base64, with one part more that asks for the taint. It
+// refuses what it does not understand: a canary without the taint would get pods.
+func taintedUserData(encoded, nonce string) (tainted string, refusal *kamino.Refusal) {
+	refuse := func(why, do string) (string, *kamino.Refusal) {
+		return "", &kamino.Refusal{Code: "user-data", Field: "UserData", Why: why, Do: do}
 	}
 	const inPool = "prove versions in the pool"
 	raw, err := base64.StdEncoding.DecodeString(encoded)
@@ -92,7 +91,6 @@ func taintedUserData(encoded, nonce string) (tainted string, byAgent bool, refus
 			}
 		}
 	case has(parts, agentConfig):
-		byAgent = true
 		more = part{textproto.MIMEHeader{"Content-Type": {agentCanary}}, []byte(nonceComment + nonce + "\n")}
 	default:
 		return refuse("the user data has no NodeConfig, neither of EKS nor of kamino-agent, and how else a node registers with a taint is not known", inPool)
@@ -105,7 +103,7 @@ func taintedUserData(encoded, nonce string) (tainted string, byAgent bool, refus
 	if len(whole) > maxUserData {
 		return refuse(fmt.Sprintf("with the part that asks for a canary's taint the user data has %d bytes, at most %d are allowed", len(whole), maxUserData), "make it shorter, or "+inPool)
 	}
-	return base64.StdEncoding.EncodeToString(whole), byAgent, nil
+	return base64.StdEncoding.EncodeToString(whole), nil
 }
 
 // readBare reads user data that is a multipart, or one NodeConfig and nothing else, in base64 or

@@ -462,7 +462,7 @@ func TestPauseSwitch(t *testing.T) {
 	if pause, err := c.Paused(t.Context()); pause.Reason != "" || err != nil {
 		t.Errorf("a cluster that is not prepared: %q, %v", pause, err)
 	}
-	// As an earlier kamino, or kubectl, left it over what a former pause tells.
+	// As kubectl leaves it over what a former pause tells.
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kamino.SystemNamespace, Annotations: map[string]string{
 		kamino.AnnotationPaused: "the disk array", kamino.AnnotationPausedBy: `{"reason":"an incident","by":"bob"}`}}}
 	api := fake.NewClientset(space)

@@ -170,7 +170,7 @@ func (c *Cluster) lacking(ctx context.Context, missing []right) error {
 	if err == nil && self.Status.UserInfo.Username != "" {
 		user = self.Status.UserInfo.Username
 	}
-	commands := append([]string{"kamino init"}, bindings(user, missing)...) // roles of a former version may lack a verb
+	commands := append([]string{"kamino init"}, bindings(user, missing)...) // roles of another version may lack a verb
 	err = &fault{kamino.ErrForbidden, fmt.Errorf("%s lacks rights that a run uses: %s", user, list(missing))}
 	return kamino.WithHint(err, "a cluster administrator grants them with: %s", strings.Join(commands, " && "))
 }

@@ -41,9 +41,6 @@ func (p *patchFlags) add(f *pflag.FlagSet, prefix string) {
 	f.StringVar(&p.reboot, prefix+"reboot", string(d.Order.Reboot), "whether to restart the node: auto (if an upgraded package requires it), always or never")
 	f.Var(&p.returns, prefix+"return", "time limit for a node to boot; after it the node is power-cycled once, and given up after the same time again")
 	f.Var(&p.minReady, prefix+"min-ready", "how long a node must be healthy before it counts as patched")
-	// The former name. Not by MarkDeprecated: cobra's notice goes to the output, before -o json's.
-	f.Var(&p.minReady, prefix+"settle", "deprecated: use --"+prefix+"min-ready")
-	_ = f.MarkHidden(prefix + "settle")
 }
 
 // options are those of a patch with the options of its runs.

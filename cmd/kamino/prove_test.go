@@ -152,7 +152,6 @@ func TestPastResults(t *testing.T) {
 	}{
 		{kamino.PastRun{}, "ok"},
 		{kamino.PastRun{Failure: "no quota"}, "failed: no quota"},
-		{kamino.PastRun{Pointed: "2026.11.10"}, "model pointed at 2026.11.10"},
 		{kamino.PastRun{Pointed: "2026.11.10", Verb: kamino.VerbPromote}, "promoted 2026.11.10"},
 		{kamino.PastRun{Pointed: "original", Verb: kamino.VerbRollback}, "rolled back to original"},
 		{kamino.PastRun{Pointed: "2026.11.01", Verb: kamino.VerbWithdraw, Withdrawn: "2026.11.10", Reason: "disk fills up"}, "withdrew 2026.11.10: disk fills up; next node boots from 2026.11.01"},

@@ -220,8 +220,6 @@ func pastWork(r kamino.PastRun) string {
 		return string(r.Work)
 	case r.Verb != "":
 		return string(r.Verb)
-	case r.Pointed != "":
-		return "point" // by a former version, which noted no more
 	}
 	return "update"
 }
@@ -255,8 +253,6 @@ func pastResult(r kamino.PastRun) string {
 		return fmt.Sprintf("withdrew %s: %s", r.Withdrawn, r.Reason)
 	case r.Verb == kamino.VerbWithdraw:
 		return fmt.Sprintf("withdrew %s: %s; next node boots from %s", r.Withdrawn, r.Reason, r.Pointed)
-	case r.Pointed != "":
-		return "model pointed at " + r.Pointed
 	}
 	return "ok"
 }

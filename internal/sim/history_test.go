@@ -79,26 +79,19 @@ func TestLiveAndDead(t *testing.T) {
 func TestAwayAcrossProcesses(t *testing.T) {
 	const dead = 10 * time.Minute
 	for _, tt := range []struct {
-		method   string
-		restore  bool
-		least    float64
-		most     float64 // 0: no bound
-		untaught bool    // the process that took the donor noted no time, as former versions
-		donor    string  // another than the killed run's
+		method  string
+		restore bool
+		least   float64
+		most    float64 // 0: no bound
+		donor   string  // another than the killed run's
 	}{
 		{method: "Create snapshot", least: dead.Seconds()},
 		{method: "Create snapshot", restore: true, least: dead.Seconds()},
-		{method: "Create snapshot", untaught: true, least: 0, most: 0.1},
 		{method: "Evict", least: 1, most: dead.Seconds()},                    // killed before the donor was away
 		{method: "Create image version", least: 1, most: dead.Seconds() / 2}, // and after it was back
 		{method: "Create snapshot", donor: "a-1", least: 30},                 // that of the donor which took its place
 	} {
 		w := killed(tt.method, 1)
-		if tt.untaught {
-			l := w.leases[poolA]
-			l.Record.AwaySince = time.Time{}
-			w.leases[poolA] = l
-		}
 		w.advance(w.now.Add(dead))
 		if tt.restore {
 			w.restore()

@@ -324,8 +324,8 @@ func TestPinForAnHour(t *testing.T) {
 }
 
 // TestPointerMigration: a pool that goes by version comes to point by a run that nobody told how,
-// as long as its definition stands for what the model names; a run that a former kamino left, which
-// goes by version, is finished as it was begun.
+// as long as its definition stands for what the model names; a run that was told to go by version
+// and was killed is finished in the same way.
 func TestPointerMigration(t *testing.T) {
 	unset := options("a-0")
 	unset.ImageReference = ""
