@@ -92,3 +92,35 @@ func TestWhoseCredentialTravels(t *testing.T) {
 		})
 	}
 }
+
+// TestWhoseCredentialElsewhere: the credential of a kubelet with another root is looked at as one in
+// the usual place.
+func TestWhoseCredentialElsewhere(t *testing.T) {
+	node := pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}
+	pool := pkix.Name{CommonName: "client", Organization: []string{"system:masters"}}
+	for _, c := range []struct {
+		about, join string
+		subject     pkix.Name
+		code        int
+		says        string
+		travels     bool
+	}{
+		{"the node's own, said to stay", "keep", node, 1, "data/kubelet/kubeconfig is this node's own", false},
+		{"the node's own, nobody said anything", "auto", node, 0, "", false},
+		{"the pool's, said to stay", "keep", pool, 0, "", true},
+		{"the pool's, nobody said anything", "auto", pool, 1, "the credential in /data/kubelet/kubeconfig is not this node's own", false},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			root := filepath.Join(t.TempDir(), "root")
+			for name, text := range map[string]string{"etc/hostname": "n1\n", "etc/machine-id": "0123456789abcdef0123456789abcdef\n",
+				"etc/default/kubelet": "KUBELET_EXTRA_ARGS=--root-dir=/data/kubelet\n", "data/kubelet/kubeconfig": kubeconfigOf(t, c.subject)} {
+				writeFile(t, filepath.Join(root, name), text)
+			}
+			out, code := agentRun(t, "seal", "--root", root, "--run", "r1", "--no-install", "--free-space", "none", "--imds", "http://127.0.0.1:1", "--join", c.join)
+			_, err := os.Stat(filepath.Join(root, "data/kubelet/kubeconfig"))
+			if travels := code == 0 && err == nil; code != c.code || !strings.Contains(out, c.says) || travels != c.travels {
+				t.Errorf("exit code %d, travels %v: %s", code, travels, out)
+			}
+		})
+	}
+}

@@ -50,9 +50,10 @@ func runVerify(ctx context.Context, e *env, args []string) error {
 	if *list {
 		return v.verifyInventory(ctx, d, o, *allow)
 	}
-	options := o.Scan()
+	var options scan.Options
 	var unread []string
 	if d != nil {
+		options = o.Scan(d)
 		left, err := runtimes.Containers(d)
 		if err != nil {
 			unread = append(unread, "what containers wrote: "+err.Error())

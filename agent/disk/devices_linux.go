@@ -332,8 +332,10 @@ func zeros(r io.Reader) bool {
 	}
 }
 
-// HasSwap reports whether a source of fstab(5) is a swap partition of this disk.
+// HasSwap reports whether a source of fstab(5), in which a tag's value may be quoted, is a swap
+// partition of this disk.
 func (d *Disk) HasSwap(source string) bool {
+	source = strings.ReplaceAll(source, `"`, "")
 	devices, err := d.Devices()
 	if err != nil {
 		return false

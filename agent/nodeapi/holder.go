@@ -19,7 +19,7 @@ type Holder struct {
 // Holders are those of every kubeconfig of Paths on the disk that has a client certificate. One
 // that cannot be read is an error: nobody knows whose it is.
 func Holders(d *disk.Disk) (all []Holder, err error) {
-	for _, name := range Paths {
+	for _, name := range pathsOf(d) {
 		if !d.Exists(name) {
 			continue
 		}

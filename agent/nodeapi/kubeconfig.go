@@ -16,10 +16,11 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/roots"
 )
 
 // Paths are where kubelet's kubeconfig is on the distributions we know: kubeadm's, AKS's and
-// aks-engine's.
+// aks-engine's. A kubelet with another root has it there (package roots).
 var Paths = []string{"etc/kubernetes/kubelet.conf", "var/lib/kubelet/kubeconfig", "etc/kubernetes/kubelet-kubeconfig"}
 
 // Credentials are kubelet's way to the API server, wholly in memory.
@@ -73,9 +74,12 @@ type kubeconfig struct {
 	Current string `yaml:"current-context"`
 }
 
+// pathsOf are Paths, with the roots of the disk's kubelets.
+func pathsOf(d *disk.Disk) []string { return roots.Of(d).Expand(Paths) }
+
 // Load reads the first kubeconfig of Paths that exists on the disk, with the files it refers to.
 func Load(d *disk.Disk) (*Credentials, error) {
-	for _, name := range Paths {
+	for _, name := range pathsOf(d) {
 		if d.Exists(name) {
 			c, err := load(d, name)
 			if err != nil {

@@ -35,13 +35,13 @@ func (r *reader) attributes(f *os.File, in *inside) error {
 			return fmt.Errorf("read attribute %s: %w", attribute, err)
 		}
 		text := bytes.Join([][]byte{[]byte(key), value[:n], []byte("   ")}, []byte("="))
-		var hits []hit
-		collect := func(h hit) { hits = append(hits, h) }
-		r.matcher.search(text, 0, len(text), 0, collect)
-		r.matcher.unfold(text, 0, len(text), false, 0, "", 0, in, collect)
-		for _, h := range relevant(hits, in.software) {
-			in.seen.findings = append(in.seen.findings, Finding{Kind: h.kind, Path: in.file, Detail: "in its attribute " + short(attribute) + ", " + h.where + r.matcher.digest.of(h.text)})
+		all := hits{digest: r.matcher.digest, quiet: in.software}
+		r.matcher.search(text, 0, len(text), 0, all.add)
+		r.matcher.unfold(text, 0, len(text), false, 0, "", 0, in, all.add)
+		for _, h := range relevant(all.list) {
+			in.seen.found(Finding{Kind: h.kind, Path: in.file, Detail: "in its attribute " + short(attribute) + ", " + h.about})
 		}
+		in.seen.leave(all.more)
 	}
 	return nil
 }

@@ -337,7 +337,7 @@ func decodedSecret(data []byte, start, end int, plain []byte) (h hit, ok bool) {
 		return h, false
 	}
 	h.prose = true
-	h.text = bytes.Clone(plain)
+	h.text = plain
 	return h, true
 }
 

@@ -44,11 +44,34 @@ type reader struct {
 	memory    *scratch
 }
 
-// seen is what one file gave.
+// seen is what one file gave: of each kind as many findings as hits keeps.
 type seen struct {
 	bytes    int64
 	findings []Finding
+	count    map[string]int // of findings, by kind
+	more     map[string]int // of those that are not among them
 	skipped  []string
+}
+
+func (s *seen) found(f Finding) {
+	if s.count == nil {
+		s.count = map[string]int{}
+	}
+	if s.count[f.Kind]++; s.count[f.Kind] > mostHits+1 {
+		s.leave(map[string]int{f.Kind: 1})
+		return
+	}
+	s.findings = append(s.findings, f)
+}
+
+// leave counts findings that are not kept.
+func (s *seen) leave(more map[string]int) {
+	if s.more == nil {
+		s.more = map[string]int{}
+	}
+	for kind, n := range more {
+		s.more[kind] += n
+	}
 }
 
 func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
@@ -65,63 +88,63 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 	if swap, err := isSwap(f, r.buf); err != nil {
 		return s, err
 	} else if swap {
-		s.findings = append(s.findings, Finding{Kind: "swap", Path: j.name})
+		s.found(Finding{Kind: "swap", Path: j.name})
 	}
 	head := &headReader{r: io.NewSectionReader(f, 0, headSize)}
 	if _, err := io.Copy(io.Discard, head); err != nil {
 		return s, err
 	}
-	var hits []hit
-	s.bytes, err = r.matcher.data(f, r.buf, in, func(h hit) { hits = append(hits, h) })
-	if err != nil {
-		return s, err
-	}
 	// What an initial file system holds is judged by its members: programs for the most part.
 	members := isCPIO(head.bytes())
+	all := hits{digest: r.matcher.digest, quiet: members || software || program(j.name, head.bytes())}
+	if s.bytes, err = r.matcher.data(f, r.buf, in, all.add); err != nil {
+		return s, err
+	}
 	if !members {
-		s.add(r.matcher, j.name, "", relevant(hits, software || program(j.name, head.bytes())))
+		s.add(j.name, "", &all)
 	}
 	if kind, why := byShape(j.name, j.info, head.bytes(), func(limit int) []byte {
 		data, _ := io.ReadAll(io.NewSectionReader(f, 0, int64(limit))) // what cannot be read is taken for a key store
 		return data
 	}); kind == "private-key" || kind == "key-store" || kind != "" && !software && !(why == bareWhy && r.vouched(j.name)) { // software is full of lone digests
-		s.findings = append(s.findings, Finding{Kind: kind, Path: j.name, Detail: why})
+		s.found(Finding{Kind: kind, Path: j.name, Detail: why})
 	}
 	if packed(head.bytes()) {
 		defer in.alone()()
 		in.scan(f, head.bytes())
 		if members && len(in.told) > 0 { // not all of it was read
-			s.add(r.matcher, j.name, "", relevant(hits, true))
+			s.add(j.name, "", &all)
 		}
 	}
 	return s, nil
 }
 
-func (s *seen) add(m *matcher, name, where string, hits []hit) {
-	for _, h := range hits {
-		s.findings = append(s.findings, Finding{h.kind, name, h.offset, where + h.where + m.digest.of(h.text)})
+// add adds the matches in one stream of a file; where says in what.
+func (s *seen) add(name, where string, c *hits) {
+	for _, h := range relevant(c.list) {
+		s.found(Finding{h.kind, name, h.offset, where + h.about})
 	}
+	s.leave(c.more)
 }
 
-// relevant drops the prose where it counts for nothing, and where the same bytes are something
-// better known.
-func relevant(hits []hit, quiet bool) (out []hit) {
-	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(a.offset, b.offset) })
-	var better []hit
+// relevant drops the prose where the same bytes are something better known.
+func relevant(all []match) (out []match) {
+	slices.SortStableFunc(all, func(a, b match) int { return cmp.Compare(a.offset, b.offset) })
+	var better []match
 	var reach []int64 // how far the ones up to each reach
-	for _, h := range hits {
+	for _, h := range all {
 		if h.prose {
 			continue
 		}
-		end := h.offset + int64(len(h.text))
+		end := h.offset + int64(h.size)
 		if n := len(reach); n > 0 {
 			end = max(end, reach[n-1])
 		}
 		better, reach = append(better, h), append(reach, end)
 	}
-	for _, h := range hits {
-		n := sort.Search(len(better), func(i int) bool { return better[i].offset >= h.offset+int64(len(h.text)) })
-		if covered := n > 0 && reach[n-1] > h.offset; !h.prose || !quiet && !covered {
+	for _, h := range all {
+		n := sort.Search(len(better), func(i int) bool { return better[i].offset >= h.offset+int64(h.size) })
+		if covered := n > 0 && reach[n-1] > h.offset; !h.prose || !covered {
 			out = append(out, h)
 		}
 	}

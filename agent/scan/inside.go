@@ -99,7 +99,7 @@ func (in *inside) unpack(data []byte, where string, depth int) {
 
 // tell records that something was not examined, once for each reason.
 func (in *inside) tell(why string) {
-	if !in.told[why] {
+	if !in.told[why] && len(in.told) < mostReasons {
 		in.told[why] = true
 		in.seen.skipped = append(in.seen.skipped, fmt.Sprintf("archive /%s: %s", disk.Shown(in.file), why))
 	}
@@ -147,12 +147,12 @@ func (in *inside) stream(r io.Reader, head []byte, name, where string, depth int
 	defer func(was string) { in.name = was }(in.name)
 	in.name = name
 	examples := in.software || program(name, head) || in.zipped && !slices.Contains(settings, path.Ext(name))
-	var hits []hit
-	_, err := in.reader.matcher.stream(r, *buf, in, depth, func(h hit) { hits = append(hits, h) })
+	all := hits{digest: in.reader.matcher.digest, quiet: examples}
 	if kind := bareKind(head); kind != "" && len(head) < headSize && !under(in.file, quiet) {
-		hits = append(hits, hit{kind: kind, text: bytes.TrimSpace(head), prose: true})
+		all.add(hit{kind: kind, text: bytes.TrimSpace(head), prose: true})
 	}
-	in.seen.add(in.reader.matcher, in.file, where, relevant(hits, examples))
+	_, err := in.reader.matcher.stream(r, *buf, in, depth, all.add)
+	in.seen.add(in.file, where, &all)
 	if err != nil {
 		in.tell(err.Error())
 	}

@@ -129,23 +129,23 @@ func TestPacked(t *testing.T) {
 // TestManyHits: time grows with a file's hits, not with their square, which for as many as these
 // would be an hour: the test would not end.
 func TestManyHits(t *testing.T) {
-	hits := make([]hit, 1_000_000)
-	for i := range hits {
-		hits[i] = hit{kind: "secret", offset: int64(20 * i), text: []byte("password=x"), prose: i%2 == 0}
+	all := make([]match, 1_000_000)
+	for i := range all {
+		all[i] = match{kind: "secret", offset: int64(20 * i), size: 10, prose: i%2 == 0}
 	}
-	if got := len(relevant(hits, false)); got != len(hits) {
-		t.Fatalf("%d of %d", got, len(hits))
+	if got := len(relevant(all)); got != len(all) {
+		t.Fatalf("%d of %d", got, len(all))
 	}
 }
 
 // TestRelevant: prose is dropped where it overlaps something better, and only there.
 func TestRelevant(t *testing.T) {
-	at := func(offset, size int, prose bool) hit {
-		return hit{offset: int64(offset), text: make([]byte, size), prose: prose}
+	at := func(offset, size int, prose bool) match {
+		return match{offset: int64(offset), size: size, prose: prose}
 	}
-	hits := []hit{at(0, 100, false), at(10, 5, true), at(20, 5, false), at(60, 50, true), at(100, 5, true), at(120, 10, true), at(129, 5, false), at(140, 5, true)}
+	all := []match{at(0, 100, false), at(10, 5, true), at(20, 5, false), at(60, 50, true), at(100, 5, true), at(120, 10, true), at(129, 5, false), at(140, 5, true)}
 	var got []int64
-	for _, h := range relevant(hits, false) {
+	for _, h := range relevant(all) {
 		got = append(got, h.offset)
 	}
 	if want := []int64{0, 20, 100, 129, 140}; !slices.Equal(got, want) {

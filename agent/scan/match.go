@@ -72,7 +72,7 @@ func (m *matcher) search(data []byte, from, until int, base int64, report func(h
 					continue
 				}
 			}
-			report(hit{kind: n.kind, offset: int64(i), text: bytes.Clone(text), prose: n.prose})
+			report(hit{kind: n.kind, offset: int64(i), text: text, prose: n.prose})
 		}
 	}
 }

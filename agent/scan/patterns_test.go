@@ -72,9 +72,9 @@ var harmless = []string{
 
 func found(m *matcher, text string) (kinds []string) {
 	data := []byte(text + "   ")
-	var hits []hit
-	m.search(data, 0, len(data), 0, func(h hit) { hits = append(hits, h) })
-	for _, h := range relevant(hits, false) {
+	all := hits{digest: m.digest}
+	m.search(data, 0, len(data), 0, all.add)
+	for _, h := range relevant(all.list) {
 		kinds = append(kinds, h.kind)
 	}
 	return kinds

@@ -29,18 +29,20 @@ func Raw(ctx context.Context, device string, d *disk.Disk, o Options) (Result, e
 		return Result{}, fmt.Errorf("open device: %w", err)
 	}
 	defer f.Close()
-	m, skipped := newMatcher(o.Facts)
+	m, unlookable := newMatcher(o.Facts)
 	m.block = 1024 // the smallest of ext4, and of XFS with checksums (mkfs.ext4(8), mkfs.xfs(8))
-	r := Result{Files: 1, Skipped: skipped}
+	r := Result{Files: 1, Skipped: unlookable}
+	var found findings
 	in := ofRaw()
 	// The device is read in whole chunks once; a reader that stops on cancellation keeps stream
 	// simple.
 	r.Bytes, err = m.stream(cancelled{ctx, f}, make([]byte, 4*chunk), in, 0, func(h hit) {
 		if !h.prose && !known.expects(h, f) {
-			r.Findings = append(r.Findings, Finding{h.kind, device, h.offset, h.where + m.digest.of(h.text)})
+			found.add(Finding{h.kind, device, h.offset, h.where + m.digest.of(h.text)})
 		}
 	})
-	r.Findings = keep(r.Findings, nil)
+	found.settle()
+	r.Findings, r.More = found.list, found.more
 	if err != nil {
 		return r, fmt.Errorf("read %s: %w", device, err)
 	}

@@ -17,7 +17,6 @@ import (
 	"path"
 	"runtime"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 
@@ -77,9 +76,12 @@ type Facts struct {
 
 // Result is what a scan saw.
 type Result struct {
-	Files    int       `json:"files"`
-	Bytes    int64     `json:"bytes"`
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+	// Findings are sorted by path, MostFindings at most.
 	Findings []Finding `json:"findings"`
+	// More is how many findings are not listed.
+	More int `json:"more,omitempty"`
 	// Skipped are facts that could not be looked for, with the reason.
 	Skipped []string `json:"skipped,omitempty"`
 }
@@ -123,11 +125,11 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	m, skipped := newMatcher(o.Facts)
+	m, unlookable := newMatcher(o.Facts)
 	if o.Vouched == nil {
 		o.Vouched = func(string) bool { return false }
 	}
-	w := walk{disk: d, roots: roots.Of(d), options: o, skip: skip, matcher: m, names: newNameMatcher(o.Facts), jobs: make(chan job, 256), result: Result{Skipped: skipped}}
+	w := walk{disk: d, roots: roots.Of(d), options: o, skip: skip, matcher: m, names: newNameMatcher(o.Facts), jobs: make(chan job, 256), found: findings{allow: o.Allow}, skipped: skipped{list: unlookable}}
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(w.work)
@@ -149,8 +151,8 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 	}
 	close(w.jobs)
 	workers.Wait()
-	w.result.Findings = keep(w.result.Findings, o.Allow)
-	sort.Strings(w.result.Skipped)
+	w.found.settle()
+	w.result.Findings, w.result.More, w.result.Skipped = w.found.list, w.found.more, w.skipped.lines()
 	return w.result, errors.Join(err, w.failed)
 }
 
@@ -166,9 +168,11 @@ type walk struct {
 
 	unpacking sync.Mutex // held while a file is unpacked
 
-	mu     sync.Mutex
-	result Result
-	failed error
+	mu      sync.Mutex
+	result  Result // its numbers
+	found   findings
+	skipped skipped
+	failed  error
 }
 
 type job struct {
@@ -187,7 +191,7 @@ func (w *walk) visit(name string, info fs.FileInfo) error {
 	}
 	if disk.Deep(info) {
 		w.mu.Lock()
-		w.result.Skipped = append(w.result.Skipped, fmt.Sprintf("directory /%.200s…: its path is longer than 4096 bytes, what is below was not scanned", disk.Shown(name)))
+		w.skipped.add(fmt.Sprintf("directory /%.200s…: its path is longer than 4096 bytes, what is below was not scanned", disk.Shown(name)))
 		w.mu.Unlock()
 		return nil
 	}
@@ -204,7 +208,7 @@ func (w *walk) visit(name string, info fs.FileInfo) error {
 	})
 	if len(found) > 0 {
 		w.mu.Lock()
-		w.result.Findings = append(w.result.Findings, found...)
+		w.found.add(found...)
 		w.mu.Unlock()
 	}
 	if info.Mode().IsRegular() || info.IsDir() { // an empty one may have attributes
@@ -257,8 +261,9 @@ func (w *walk) work() {
 			w.result.Files++
 		}
 		w.result.Bytes += seen.bytes
-		w.result.Findings = append(w.result.Findings, seen.findings...)
-		w.result.Skipped = append(w.result.Skipped, seen.skipped...)
+		w.found.add(seen.findings...)
+		w.found.addMore(j.name, seen.more)
+		w.skipped.add(seen.skipped...)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && w.failed == nil {
 			w.failed = fmt.Errorf("scan %s: %w", disk.Shown(j.name), disk.ShownError(err))
 		}
@@ -298,28 +303,6 @@ func under(name string, dirs []string) bool {
 		}
 	}
 	return false
-}
-
-// keep drops what is allowed and what is said twice, and sorts.
-func keep(all []Finding, allow func(kind, path string) bool) []Finding {
-	sort.Slice(all, func(i, j int) bool {
-		a, b := all[i], all[j]
-		return a.Path < b.Path || a.Path == b.Path && (a.Offset < b.Offset || a.Offset == b.Offset && a.Kind < b.Kind)
-	})
-	out := all[:0]
-	for i, f := range all {
-		if i > 0 && f == all[i-1] {
-			continue
-		}
-		if strings.HasPrefix(f.Kind, "donor-") && under(f.Path, genealogy) {
-			continue
-		}
-		if allow != nil && allow(f.Kind, f.Path) {
-			continue
-		}
-		out = append(out, f)
-	}
-	return out
 }
 
 // stream calls report for each match in r, once, with its offset in r; with in, also for those in
@@ -362,7 +345,7 @@ func (m *matcher) stream(r io.Reader, buf []byte, in *inside, depth int, report 
 	}
 }
 
-// hit is one match in a stream.
+// hit is one match in a stream. Its text is valid until report returns.
 type hit struct {
 	kind   string
 	offset int64

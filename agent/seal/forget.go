@@ -22,7 +22,7 @@ func Forget(d *disk.Disk, o Options, all bool) (counts []RuleCount, err error) {
 
 // forget goes on after an error, and returns all of them: what can go, goes.
 func forget(d *disk.Disk, o Options, all bool) (counts []RuleCount, failed error) {
-	for _, r := range o.Config.rules() {
+	for _, r := range o.rooted(d) {
 		if r.Action == Check || r.ID == "machine-id" || r.ID == "recorded-vm" || !all && r.Phase != Both {
 			continue
 		}

@@ -108,7 +108,7 @@ func TestWritableLayersAreScanned(t *testing.T) {
 			}
 		})
 	}
-	o := planted(nil).Scan()
+	o := planted(nil).Scan(d)
 	left, err := runtimes.Containers(d)
 	if err != nil {
 		t.Fatal(err)

@@ -266,16 +266,10 @@ func zeroSwaps(ctx context.Context, d *disk.Disk) error {
 	return nil
 }
 
-// rules are the configured ones, with this disk's swap files and the directories in which its
-// kubelets and runtimes keep their state.
+// rules are those of rooted, with this disk's swap files and the disks that it names.
 func (o Options) rules(d *disk.Disk) []Rule {
-	all, found := o.Config.rules(), roots.Of(d)
+	all := o.rooted(d)
 	for i := range all {
-		if all[i].Group != configured {
-			for _, list := range []*[]string{&all[i].Paths, &all[i].Keep, &all[i].Shared} {
-				*list = found.Expand(*list)
-			}
-		}
 		switch all[i].ID {
 		case "swap":
 			all[i].Paths = append(slices.Clone(all[i].Paths), swapFiles(d, o.Swaps)...)
@@ -283,6 +277,25 @@ func (o Options) rules(d *disk.Disk) []Rule {
 			var named []string
 			all[i].Paths, named = absent(d)
 			all[i].Why = strings.Join(named, ", ") + ": " + all[i].Why
+		}
+	}
+	return all
+}
+
+// rooted are the configured rules, with the directories in which this disk's kubelets and runtimes
+// keep their state.
+func (o Options) rooted(d *disk.Disk) []Rule {
+	all, found := o.Config.rules(), roots.Of(d)
+	for i := range all {
+		for _, e := range o.Config.Exceptions {
+			if e.Rule == all[i].ID {
+				all[i].Keep = slices.Concat(all[i].Keep, found.Expand(e.Paths))
+			}
+		}
+		if all[i].Group != configured {
+			for _, list := range []*[]string{&all[i].Paths, &all[i].Keep, &all[i].Shared} {
+				*list = found.Expand(*list)
+			}
 		}
 	}
 	return all

@@ -3,6 +3,7 @@ package seal
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"os"
 	"os/exec"
@@ -192,6 +193,69 @@ func TestSwapPartition(t *testing.T) {
 			t.Errorf("the swap partition is %q, was %q", out, id)
 		}
 	})
+}
+
+// swapHeader is what mkswap(8) writes, for pages of a size (include/linux/swap.h).
+func swapHeader(page int, id []byte, label string) []byte {
+	head := make([]byte, page)
+	binary.LittleEndian.PutUint32(head[1024:], 1)   // version
+	binary.LittleEndian.PutUint32(head[1028:], 255) // last page
+	copy(head[1036:1052], id)
+	copy(head[1052:1068], label)
+	copy(head[page-10:], "SWAPSPACE2")
+	return head
+}
+
+// TestSwapOfThisDisk: a swap partition that travels with the disk may be named in its configuration,
+// in each way in which fstab(5) names it. One of another disk may not: a clone would wait for it.
+func TestSwapOfThisDisk(t *testing.T) {
+	id := []byte{0x0a, 0x1b, 0x2c, 0x3d, 0x11, 0x11, 0x42, 0x22, 0x83, 0x33, 0x44, 0x44, 0x55, 0x55, 0x66, 0x66}
+	const text, other = "0a1b2c3d-1111-4222-8333-444455556666", "0a1b2c3d-1111-4222-8333-444455556667"
+	for _, page := range []int{4 << 10, 64 << 10} {
+		onParts(t, func(d *disk.Disk, root, second string) {
+			write := func(head []byte) {
+				t.Helper()
+				f, err := os.OpenFile(second, os.O_WRONLY, 0)
+				if err == nil {
+					_, err = f.WriteAt(head, 0)
+					err = errors.Join(err, f.Sync(), f.Close())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(swapHeader(page, id, "memory"))
+			own, err := d.Own()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer own.Close()
+			for source, want := range map[string]bool{"UUID=" + text: true, `UUID="` + text + `"`: true, "LABEL=memory": true, second: true,
+				"UUID=" + other: false, "LABEL=memor": false, "LABEL=": false, "UUID=": false, strings.TrimSuffix(second, "2") + "1": false, "/dev/none": false, "": false, "none": false} {
+				if d.HasSwap(source) != want || own.HasSwap(source) != want {
+					t.Errorf("pages of %d bytes: %q is on this disk: %v", page, source, !want)
+				}
+			}
+			plantFile(t, root, "etc/fstab", "UUID="+other+" none swap sw 0 0\n")
+			if _, err := Seal(t.Context(), d, foreignOptions()); err == nil || !strings.Contains(err.Error(), absentDisks) || !strings.Contains(err.Error(), other) {
+				t.Errorf("swap on another disk: %v", err)
+			}
+			plantFile(t, root, "etc/fstab", "UUID="+text+" none swap sw 0 0\nLABEL=memory none swap sw 0 0\n"+second+" swap swap defaults\n")
+			plantFile(t, root, "etc/initramfs-tools/conf.d/resume", "RESUME=UUID="+text+"\n")
+			plantFile(t, root, "etc/default/grub", `GRUB_CMDLINE_LINUX="resume=`+second+`"`+"\n")
+			if _, err := Seal(t.Context(), d, foreignOptions()); err != nil {
+				t.Errorf("swap on this disk: %v", err)
+			}
+			if !d.HasSwap("UUID=" + text) {
+				t.Error("the seal took the header")
+			}
+			// Without a label, nothing is the label.
+			write(swapHeader(page, id, ""))
+			if d.HasSwap("LABEL=") {
+				t.Error("an empty label")
+			}
+		})
+	}
 }
 
 // TestSwapFile: one that fstab or the kernel knows goes by the rule, whatever its name is; another

@@ -59,7 +59,7 @@ func rehearseScan(ctx context.Context, d *disk.Disk, o Options) error {
 			changed = append(changed, m.Path)
 		}
 	}
-	look := o.Scan()
+	look := o.Scan(d)
 	allowed := look.Allow
 	look.Allow = func(kind, name string) bool {
 		return allowed(kind, name) || slices.ContainsFunc(changed, func(p string) bool { return disk.Under(name, p) })

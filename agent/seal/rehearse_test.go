@@ -3,7 +3,10 @@ package seal
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+
+	"kamino.dev/kamino/agent/scan"
 )
 
 // TestRehearseScan: what containers wrote, which go before the seal's own scan, is no finding of
@@ -42,5 +45,17 @@ func TestRehearseScan(t *testing.T) {
 				t.Errorf("%v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestFoundInNumbers: a refusal counts what the scan found and did not list.
+func TestFoundInNumbers(t *testing.T) {
+	found := &Found{scan.Result{Findings: make([]scan.Finding, scan.MostFindings), More: 1_000_000 - scan.MostFindings}}
+	if text := found.Error(); !strings.Contains(text, "1000000 things") || !strings.Contains(text, "and 999990 more") || !strings.Contains(text, "lists the first 2000") {
+		t.Error(text)
+	}
+	found.Result.More = 0
+	if text := found.Error(); !strings.Contains(text, "2000 things") || !strings.Contains(text, "lists all") {
+		t.Error(text)
 	}
 }

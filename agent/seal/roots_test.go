@@ -54,3 +54,48 @@ func TestOtherRoots(t *testing.T) {
 	files := map[string]string{"etc/default/kubelet": "KUBELET_EXTRA_ARGS=--root-dir=/data/kubelet\n", "data/kubelet/pods/u/x": "data\n"}
 	foundAt(t, nodeWith(t, files), planted(func(o *Options) { o.Omit = "kubelet-pods" }), sensitivePlace, "data/kubelet/pods/u/x")
 }
+
+// TestKeptInOtherRoots: what join: keep and exceptions leave in a usual directory, they leave in the
+// others too: neither rules, nor the scan, nor the inventory object. join: fresh takes it away.
+func TestKeptInOtherRoots(t *testing.T) {
+	const kubeconfig = "data/kubelet/kubeconfig"
+	files := map[string]string{"etc/default/kubelet": "KUBELET_EXTRA_ARGS=--root-dir=/data/kubelet\n", "data/kubelet/pki/x.pem": secret,
+		kubeconfig: "apiVersion: v1\nkind: Config\nusers:\n- name: u\n  user: {client-key-data: TUhjQ0FRRUVJS2lMcGwxdjU=}\n"}
+	for join, stays := range map[string]bool{JoinKeep: true, JoinFresh: false} {
+		t.Run(join, func(t *testing.T) {
+			d := nodeWith(t, files)
+			if _, err := Seal(t.Context(), d, planted(func(o *Options) { o.Join, o.Config.Verify.Unknown = join, UnknownRefuse })); err != nil {
+				t.Fatal(err)
+			}
+			if d.Exists(kubeconfig) != stays || d.Exists("data/kubelet/pki/x.pem") {
+				t.Errorf("the kubeconfig stays: %v, pki/x.pem stays: %v", d.Exists(kubeconfig), d.Exists("data/kubelet/pki/x.pem"))
+			}
+		})
+	}
+	files["data/kubelet/pods/u/x"] = "data\n"
+	for what, paths := range map[string][]string{"a whole rule": nil, "a path of a rule": {"/var/lib/kubelet/pods/u"}} {
+		t.Run(what, func(t *testing.T) {
+			d := nodeWith(t, files)
+			o := planted(func(o *Options) {
+				o.Config.Verify.Unknown = UnknownRefuse
+				o.Config.Exceptions = []Exception{{Rule: "kubelet-pods", Paths: paths, Why: "test"}}
+			})
+			if _, err := Seal(t.Context(), d, o); err != nil || !d.Exists("data/kubelet/pods/u/x") {
+				t.Errorf("%v, or it is gone", err)
+			}
+		})
+	}
+}
+
+// TestForgetInOtherRoots: a clone forgets the former machine's identity wherever its kubelet keeps it.
+func TestForgetInOtherRoots(t *testing.T) {
+	d := nodeWith(t, map[string]string{"etc/default/kubelet": "KUBELET_EXTRA_ARGS=--root-dir=/data/kubelet\n", "data/kubelet/pki/x.pem": secret, "data/kubelet/cpu_manager_state": "{}"})
+	if _, err := Forget(d, planted(nil), false); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"data/kubelet/pki/x.pem", "data/kubelet/cpu_manager_state"} {
+		if d.Exists(name) {
+			t.Errorf("/%s is still there", name)
+		}
+	}
+}

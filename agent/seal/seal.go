@@ -13,6 +13,7 @@ import (
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/inventory"
+	"kamino.dev/kamino/agent/roots"
 	"kamino.dev/kamino/agent/scan"
 )
 
@@ -323,17 +324,22 @@ func (f *Found) Error() string {
 	for _, finding := range f.Result.Findings[:min(len(f.Result.Findings), most)] {
 		lines = append(lines, "  "+finding.String())
 	}
-	if n := len(f.Result.Findings) - most; n > 0 {
-		lines = append(lines, fmt.Sprintf("  and %d more; `kamino-agent verify -o json` lists all", n))
+	all := len(f.Result.Findings) + f.Result.More
+	if n := all - most; n > 0 {
+		lists := "all"
+		if f.Result.More > 0 {
+			lists = fmt.Sprintf("the first %d", len(f.Result.Findings))
+		}
+		lines = append(lines, fmt.Sprintf("  and %d more; `kamino-agent verify -o json` lists %s", n, lists))
 	}
 	return fmt.Sprintf("%d things must not be in an image:\n%s\nRemove them, or write a rule or verify.allow for them in %s.",
-		len(f.Result.Findings), strings.Join(lines, "\n"), allowIn)
+		all, strings.Join(lines, "\n"), allowIn)
 }
 
 // Clean scans the disk for what the rules forgot, or for what was written since it did so last
 // (o.Seen); *Found if there is anything.
 func Clean(ctx context.Context, d *disk.Disk, o Options) error {
-	look := o.Scan()
+	look := o.Scan(d)
 	var err error
 	if look.Also, err = otherNames(d); err != nil {
 		return err
@@ -341,23 +347,26 @@ func Clean(ctx context.Context, d *disk.Disk, o Options) error {
 	return clean(ctx, d, o, look)
 }
 
-// keeps is what a rule leaves by a decision of the operator's: exceptions, and what the cluster's
+// keeps is what the rules leave by a decision of the operator's: exceptions, and what the cluster's
 // nodes share. Each allows the kinds of finding that it was made for, not all: a key in an excepted
 // file is still found.
-func (o Options) keeps(r Rule) (out []Allowed) {
-	if o.Join == JoinKeep {
-		for _, p := range r.Shared {
-			for _, kind := range append([]string{sensitivePlace}, r.SharedKinds...) {
-				out = append(out, Allowed{Path: p, Kind: kind, Why: "the cluster's nodes share it (join: keep)"})
+func (o Options) keeps(d *disk.Disk) (out []Allowed) {
+	found := roots.Of(d)
+	for _, r := range o.rooted(d) {
+		if o.Join == JoinKeep {
+			for _, p := range r.Shared {
+				for _, kind := range append([]string{sensitivePlace}, r.SharedKinds...) {
+					out = append(out, Allowed{Path: p, Kind: kind, Why: "the cluster's nodes share it (join: keep)"})
+				}
 			}
 		}
-	}
-	for _, e := range o.Config.Exceptions {
-		if e.Rule != r.ID {
-			continue
-		}
-		for _, p := range r.narrowed(e) {
-			out = append(out, Allowed{Path: p, Kind: cmp.Or(e.Kind, sensitivePlace), Why: e.Why})
+		for _, e := range o.Config.Exceptions {
+			if e.Rule != r.ID {
+				continue
+			}
+			for _, p := range found.Expand(r.narrowed(e)) {
+				out = append(out, Allowed{Path: p, Kind: cmp.Or(e.Kind, sensitivePlace), Why: e.Why})
+			}
 		}
 	}
 	return out
@@ -367,11 +376,8 @@ func (o Options) keeps(r Rule) (out []Allowed) {
 const sensitivePlace = "sensitive-place"
 
 // Scan is how the scan looks at a disk sealed with these options.
-func (o Options) Scan() scan.Options {
-	allowed := slices.Clone(o.Config.Verify.Allow)
-	for _, r := range o.Config.rules() {
-		allowed = append(allowed, o.keeps(r)...)
-	}
+func (o Options) Scan(d *disk.Disk) scan.Options {
+	allowed := slices.Concat(o.Config.Verify.Allow, o.keeps(d))
 	return scan.Options{
 		Facts: scan.Facts(o.Facts), Seen: o.Seen, Unvouched: o.unvouched, Vouched: o.vouched,
 		Allow: func(kind, name string) bool {

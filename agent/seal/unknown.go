@@ -147,10 +147,8 @@ func (o Options) looking(d *disk.Disk) (inventory.Options, error) {
 			return look, err
 		}
 	}
-	for _, r := range o.Config.rules() {
-		for _, k := range o.keeps(r) {
-			look.Known = append(look.Known, inventory.Known{Path: k.Path, Why: k.Why})
-		}
+	for _, k := range o.keeps(d) {
+		look.Known = append(look.Known, inventory.Known{Path: k.Path, Why: k.Why})
 	}
 	return look, nil
 }
