@@ -10,13 +10,10 @@ import (
 // whole seconds, so that two differences of the same clock may be almost a second apart each way.
 const ClockTolerance = 2500 * 1000
 
-// ClockJumps finds steps between the wall clock and the monotonic one in pairs of stamps
-// (monotonic, wall clock in µs since
-//  1970. of the same moments; zero is never a moment. The difference of the two is constant unless
-//     the clock was set or the
-//
-// machine slept: CLOCK_MONOTONIC stands still during a suspend, and a "Savable" pre-provisioned VM
-// is suspended.
+// ClockJumps finds steps between the wall clock and the monotonic one in pairs of stamps of the same
+// moments: monotonic, and wall clock in µs since 1970. Zero is never a moment. The difference of the
+// two is constant unless the clock was set or the machine slept: CLOCK_MONOTONIC stands still during a
+// suspend, and a "Savable" pre-provisioned VM is suspended.
 func ClockJumps(pairs [][2]Micros) []Mark {
 	type moment struct{ mono, offset Micros }
 	var moments []moment

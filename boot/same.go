@@ -33,24 +33,27 @@ func (c *Capture) SameBoot(o *Capture) error {
 	if h.VMID != "" && g.VMID != "" && !strings.EqualFold(h.VMID, g.VMID) {
 		return differ("machines", h.VMID, g.VMID)
 	}
-	if a, b := shortName(h.Name), shortName(g.Name); a != "" && b != "" && a != b {
+	if a, b := ShortName(h.Name), ShortName(g.Name); a != "" && b != "" && a != b {
 		return differ("machines", h.Name, g.Name)
 	}
 	if h.Kernel != "" && g.Kernel != "" && h.Kernel != g.Kernel {
 		return differ("boots", "kernel "+h.Kernel, "kernel "+g.Kernel)
 	}
-	if err := c.sameClock(o); err != nil {
-		return err
+	for _, same := range []func(*Capture) error{c.sameClock, c.sameStamps, c.sameLengths} {
+		if err := same(o); err != nil {
+			return err
+		}
 	}
-	return c.sameStamps(o)
+	return nil
 }
 
 func differ(what, a, b string) error {
 	return fmt.Errorf("records of two %s, %s and %s; use `kamino boot compare`", what, a, b)
 }
 
-// shortName is a host's name without its domain; names that every new machine has are none.
-func shortName(name string) string {
+// ShortName is a host's name in lower case without its domain; names that every new machine has are
+// none.
+func ShortName(name string) string {
 	short, _, _ := strings.Cut(strings.ToLower(name), ".")
 	switch short {
 	case "localhost", "(none)", "unassigned-hostname":
@@ -100,6 +103,25 @@ func (c *Capture) sameStamps(o *Capture) error {
 		}
 	}
 	return c.sameUnits(o)
+}
+
+// sameLengths compares how long the units that start once took, also where a record does not say when.
+func (c *Capture) sameLengths(o *Capture) error {
+	took := func(c *Capture, name string) Micros {
+		if u := c.Unit(name); u != nil && !u.Coarse && u.Restarts == 0 && u.FirstStamps().Took() > 0 {
+			return u.FirstStamps().Took()
+		}
+		if i := slices.IndexFunc(c.Lengths, func(l Length) bool { return l.Name == name }); i >= 0 {
+			return c.Lengths[i].Took
+		}
+		return 0
+	}
+	for _, name := range onceUnits {
+		if a, b := took(c, name), took(o, name); a > 0 && b > 0 && absolute(a-b) > stampSlack {
+			return differ("boots", name+" took "+a.String(), b.String())
+		}
+	}
+	return nil
 }
 
 // onceUnits start once in a boot; others may have been restarted between two looks at it.

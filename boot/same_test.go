@@ -24,6 +24,8 @@ func TestSameUnits(t *testing.T) {
 		"another end":       {final(), text(svc("cloud-final.service", 49*sec, 170*sec)), "cloud-final.service was done at 1min 41s and 2min 50s"},
 		"another beginning": {final(), text(svc("cloud-final.service", 20*sec, 101*sec)), "cloud-final.service began at 48s and 20s"},
 		"the same":          {final(), text(svc("cloud-final.service", 48*sec+4e5, 101*sec)), ""},
+		"another length":    {final(), &boot.Capture{Schema: boot.Schema, Lengths: []boot.Length{{Name: "cloud-final.service", Took: 8 * sec}}}, "cloud-final.service took 53s and 8s"},
+		"the same length":   {final(), &boot.Capture{Schema: boot.Schema, Lengths: []boot.Length{{Name: "cloud-final.service", Took: 53 * sec}}}, ""},
 		"no end yet":        {final(), text(boot.Unit{ID: "cloud-final.service", Stamps: boot.Stamps{Activating: 48 * sec}}), ""},
 		"a restart":         {text(svc("kubelet.service", 48*sec, 49*sec)), text(svc("kubelet.service", 90*sec, 91*sec)), ""},
 		"whole seconds": {final(), func() *boot.Capture {

@@ -3,6 +3,7 @@ package read
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -19,6 +20,7 @@ const (
 
 var (
 	terminal    = &pattern{text: `\x1b\[[0-9;]*[A-Za-z]`}
+	quoted      = &pattern{text: `^(?:> ?)+`}
 	chainBranch = &pattern{text: "^([ │|]*)(?:└─|├─|`-|\\|-) ?(" + unitText + `|\.\.\.)(?: @(` + spanText + `))?(?: \+(` + spanText + `))?(?: +[^ @+].*)?$`}
 	chainCut    = &pattern{text: "^[ │|]*(?:└─|├─|`-|\\|-)"} // a pager cut the line
 	chainRoot   = &pattern{text: `^ *(` + unitText + `)(?: @(` + spanText + `)(?: \+(` + spanText + `))?(?: +[^ @+].*)?| \+(` + spanText + `))?$`}
@@ -28,8 +30,11 @@ var (
 	reachedRow  = &pattern{text: `^(` + unitText + `) reached after (` + spanText + `) in userspace`}
 )
 
-// tidyLine is a line as the command printed it, without what a terminal or a web page added.
+// tidyLine is a line as the command printed it, without what a terminal, a web page or a mail added.
 func tidyLine(line string) string {
+	if strings.HasPrefix(line, ">") {
+		line = quoted.compiled().ReplaceAllString(line, "")
+	}
 	if strings.Contains(line, "\x1b") {
 		line = terminal.compiled().ReplaceAllString(line, "")
 	}
@@ -60,6 +65,13 @@ type analyzeText struct {
 	root     []string // the line before, if it may be the first of a chain
 	sources  map[string]bool
 	finish   boot.Micros
+	finished string // the line that says so
+	lengths  map[string]boot.Micros
+}
+
+// twoBoots is the error of a text whose parts contradict each other.
+func twoBoots(what string, one, other any) error {
+	return fmt.Errorf("two boots in one text: %s %v in one and %v in another; give the text of one boot", what, one, other)
 }
 
 // branch is a unit above the line that is read, and the column of its name.
@@ -68,7 +80,7 @@ type branch struct{ column, unit int }
 // readAnalyzeText reads the text that systemd-analyze printed, also among other text. Its times have
 // milliseconds and count from userspace.
 func readAnalyzeText(data []byte) (*boot.Capture, error) {
-	r := &analyzeText{c: &boot.Capture{}, unit: map[string]int{}, next: map[int][]int{}, unplaced: map[int]bool{}, sources: map[string]bool{}}
+	r := &analyzeText{c: &boot.Capture{}, unit: map[string]int{}, next: map[int][]int{}, unplaced: map[int]bool{}, sources: map[string]bool{}, lengths: map[string]boot.Micros{}}
 	for line := range strings.SplitSeq(string(data), "\n") {
 		if err := r.line(tidyLine(line)); err != nil {
 			return nil, err
@@ -107,13 +119,21 @@ func (r *analyzeText) line(line string) error {
 		return nil
 	}
 	if m := blameRow.Find(line); m != nil {
-		if took, ok := parseSpan(m[1]); ok {
+		took, ok := parseSpan(m[1])
+		if before, again := r.lengths[m[2]]; ok && again && !near(before, took) {
+			return twoBoots(m[2]+" took", before, took)
+		}
+		if ok {
 			r.sources["blame"] = true
+			r.lengths[m[2]] = took
 			r.c.Lengths = append(r.c.Lengths, boot.Length{Name: m[2], Took: took})
 		}
 		return nil
 	}
-	if finishedRow.MatchString(line) && r.finish == 0 {
+	if finishedRow.MatchString(line) {
+		if r.finish > 0 && line != r.finished {
+			return twoBoots("systemd-analyze says", strconv.Quote(r.finished), strconv.Quote(line))
+		}
 		r.phases(line)
 	}
 	if m := reachedRow.Find(line); m != nil {
@@ -178,7 +198,7 @@ func (r *analyzeText) add(name, at, took string) (int, error) {
 	case r.unplaced[i] && placed:
 		r.c.Units[i].Stamps, r.unplaced[i] = s, false
 	case placed && !r.unplaced[i] && !near(r.c.Units[i].Activating, began):
-		return 0, fmt.Errorf("two boots in one text: %s began at %s in one and at %s in another; give the text of one boot", name, r.c.Units[i].Activating, began)
+		return 0, twoBoots(name+" began at", r.c.Units[i].Activating, began)
 	case length > 0 && took != "" && r.c.Units[i].Took() == 0:
 		u := &r.c.Units[i]
 		u.Activated = u.Activating + length
@@ -242,7 +262,7 @@ func (r *analyzeText) phases(line string) {
 		length[m[2]], _ = parseSpan(m[1])
 	}
 	m := &r.c.Manager
-	r.sources["time"] = true
+	r.sources["time"], r.finished = true, line
 	r.finish = max(length["userspace"], 1)
 	if length["userspace"] == 0 { // a container's line has one length
 		r.finish, _ = parseSpan(strings.TrimSuffix(strings.TrimPrefix(line, "Startup finished in "), "."))

@@ -52,8 +52,23 @@ var (
 // machine's other logs have lines of cloud-init as well.
 var cloudOwn = regexp.MustCompile(`^(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3} - |[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d [^\n]*\.py\[[A-Z]+\]: )`)
 
+// begun tells whether the first line with a stamp is one of cloud-init's own log. Before it may stand
+// the end of a line: a log is cut where it is rotated.
+func begun(head []byte) bool {
+	n := 0
+	for line := range bytes.SplitSeq(head, []byte("\n")) {
+		if cloudOwn.Match(line) {
+			return true
+		}
+		if n++; n == maxProse || cloudLine.Match(line) {
+			return false
+		}
+	}
+	return false
+}
+
 func sniffCloudInitLog(head []byte) bool {
-	return cloudOwn.Match(head) && (bytes.Contains(head, []byte("Cloud-init v.")) || bytes.Contains(head, []byte("[DEBUG]: start: ")) || bytes.Contains(head, []byte("cloud-init[")))
+	return begun(head) && (bytes.Contains(head, []byte("Cloud-init v.")) || bytes.Contains(head, []byte("[DEBUG]: start: ")) || bytes.Contains(head, []byte("cloud-init[")))
 }
 
 // readCloudInitLog reads /var/log/cloud-init.log, of which the last boot counts. The "Up N seconds"

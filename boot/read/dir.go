@@ -149,7 +149,7 @@ func readSOS(fsys fs.FS, root string) (*boot.Capture, error) {
 		r.add("sos_commands/systemd/*plot*.svg")
 	}
 	if r.c == nil {
-		r.add("sos_commands/logs/journalctl_--no-pager_--boot")
+		r.add("sos_commands/logs/journalctl_--no-pager_--boot", "sos_commands/logs/journalctl_--no-pager_--catalog_--boot")
 		if r.c == nil {
 			r.add("var/log/syslog", "var/log/messages")
 		}

@@ -105,6 +105,9 @@ func readJournalExport(data []byte) (*boot.Capture, error) {
 	j := newJournal()
 	e := entry{}
 	var cut error
+	if first, _, _ := bytes.Cut(data, []byte("\n")); bytes.HasSuffix(first, []byte("\r")) { // written on Windows
+		data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
+	}
 	for len(data) > 0 {
 		line, rest, found := bytes.Cut(data, []byte("\n"))
 		if len(line) == 0 {

@@ -22,30 +22,35 @@ type stampForm struct {
 	mono   bool
 	year   bool // the stamp has a year and a zone
 	coarse bool // it may have whole seconds only
+	bare   bool // dmesg has it, too, where no host follows it
 }
 
-// stampForms are those of journalctl (short-monotonic, short, short-precise, short-iso, short-full,
-// short-unix), of syslog (RFC 3164, RFC 5424 as rsyslog writes it) and of dmesg.
+// stampForms are those of journalctl (short-monotonic, short-delta, short, short-precise, short-iso,
+// short-full, short-unix), of syslog (RFC 3164, RFC 5424 as rsyslog writes it) and of dmesg.
 var stampForms = []stampForm{
-	{name: "monotonic", mono: true, pattern: &pattern{text: `^\[ *(\d{1,10})\.(\d{6})\](?:\[ *[TC]\d+\])? ?(.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "monotonic", mono: true, bare: true, pattern: &pattern{text: `^\[ *(\d{1,10})\.(\d{6})(?: <[^>\]]*>)?\](?:\[ *[TC]\d+\])? ?(.*)$`}, read: func(p []string) (time.Time, error) {
 		s, err := strconv.ParseInt(p[0], 10, 64)
 		us, err2 := strconv.ParseInt(p[1], 10, 64)
 		return time.UnixMicro(s*1e6 + us), errors.Join(err, err2)
 	}},
-	{name: "ctime", coarse: true, pattern: &pattern{text: `^\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] (.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "ctime", coarse: true, bare: true, pattern: &pattern{text: `^\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] (.*)$`}, read: func(p []string) (time.Time, error) {
 		return time.Parse(time.ANSIC, p[0])
 	}},
-	{name: "short", coarse: true, pattern: &pattern{text: `^([A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d)(\.\d{1,9})? (.*)$`}, read: func(p []string) (time.Time, error) {
-		return time.Parse("2006 Jan _2 15:04:05", "2000 "+p[0]+p[1]) // a leap year
+	{name: "short", coarse: true, pattern: &pattern{text: `^([\pL\d]{2,9})\.? ([ \d]?\d \d\d:\d\d:\d\d)(\.\d{1,9})? (.*)$`}, read: func(p []string) (time.Time, error) {
+		month, err := monthOf(p[0])
+		if err != nil {
+			return time.Time{}, err
+		}
+		return time.Parse("2006 1 _2 15:04:05", fmt.Sprintf("2000 %d %s%s", month, p[1], p[2])) // a leap year
 	}},
-	{name: "iso", coarse: true, year: true, pattern: &pattern{text: `^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)([.,]\d{1,9})?(Z|[+-]\d\d:?\d\d) (.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "iso", coarse: true, year: true, bare: true, pattern: &pattern{text: `^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)([.,]\d{1,9})?(Z|[+-]\d\d:?\d\d) (.*)$`}, read: func(p []string) (time.Time, error) {
 		zone := strings.Replace(strings.Replace(p[3], "Z", "+0000", 1), ":", "", 1)
 		return time.Parse("2006-01-02 15:04:05-0700", p[0]+" "+p[1]+strings.Replace(p[2], ",", ".", 1)+zone)
 	}},
 	{name: "full", coarse: true, year: true, pattern: &pattern{text: `^[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,9})? UTC (.*)$`}, read: func(p []string) (time.Time, error) {
 		return time.Parse("2006-01-02 15:04:05", p[0]+p[1])
 	}},
-	{name: "local", coarse: true, pattern: &pattern{text: `^[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,9})? [A-Z]{2,5} (.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "local", coarse: true, pattern: &pattern{text: `^[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,9})? (?:[A-Z]{2,5}|[+-]\d\d(?:\d\d)?) (.*)$`}, read: func(p []string) (time.Time, error) {
 		return time.Parse("2006-01-02 15:04:05", p[0]+p[1])
 	}},
 	{name: "unix", year: true, pattern: &pattern{text: `^(\d{9,10})\.(\d{6}) (.*)$`}, read: func(p []string) (time.Time, error) {
@@ -63,14 +68,15 @@ var (
 	kernelStamp = &pattern{text: `^\[ *(\d{1,10})\.(\d{6})\](?:\[ *[TC]\d+\])? ?(.*)$`}
 	logHeader   = &pattern{text: `^-- (?:Logs begin|Journal begins|Boot|Reboot)\b.*--$`}
 	logBoot     = &pattern{text: `^-- (?:Reboot|Boot ([0-9a-f]{32})) --$`}
-	hostedLine  = &pattern{text: `^\S+ (?:kernel|[^\s\[:]+\[\d+\]): `}
+	hostedLine  = &pattern{text: `^[^\s\[\]:]+ (?:kernel|[^\s\[:]+\[\d+\]): `}
 )
 
 // maxProse is how many lines without a stamp may stand before a log: a prompt, or what an issue says.
 const maxProse = 20
 
-// logTidy is a line as it was printed; a web page may have indented it.
-func logTidy(line string) string { return strings.TrimLeft(tidyLine(line), " \t") }
+// logTidy is a line as it was printed; a web page may have indented it, and a machine that died may
+// have left zeros before it.
+func logTidy(line string) string { return strings.TrimLeft(tidyLine(line), " \t\x00") }
 
 // logForm finds how a log's first line with a stamp begins.
 func logForm(head string) (stampForm, bool) {
@@ -126,6 +132,9 @@ type textLog struct {
 	first  boot.Micros // the first line of this boot
 	last   boot.Micros
 	seen   bool
+	// finished tells whether PID 1 has said that startup finished, and down whether it has gone down.
+	finished, down bool
+	former         string // the last host of the boot before
 }
 
 // readLog reads what journalctl prints for people, what syslog writes to messages and syslog, and
@@ -137,9 +146,10 @@ func readLog(data []byte) (*boot.Capture, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: no line with a time at its beginning", ErrUnknownFormat)
 	}
-	r := &textLog{form: form, boots: 1}
+	r := &textLog{form: form, boots: 1, hosted: form.hosted(text[:min(len(text), sniffed)])}
 	lines := strings.SplitSeq(text, "\n")
-	if form.newestFirst(text[:min(len(text), sniffed)]) {
+	backwards := form.newestFirst(text[:min(len(text), sniffed)])
+	if backwards {
 		reversed := strings.Split(text, "\n")
 		slices.Reverse(reversed)
 		lines = slices.Values(reversed)
@@ -150,7 +160,9 @@ func readLog(data []byte) (*boot.Capture, error) {
 			if r.seen {
 				r.begin()
 			}
-			r.bootID = m[1]
+			if r.bootID = m[1]; backwards { // it stands above the lines of its boot, which is the one before
+				r.bootID = ""
+			}
 			continue
 		}
 		if r.seen && !worthReading(line) {
@@ -166,13 +178,35 @@ func readLog(data []byte) (*boot.Capture, error) {
 // worthReading leaves out most lines of a log, those of programs that say nothing of a boot, before
 // they are taken apart.
 func worthReading(line string) bool {
-	for _, word := range []string{"systemd", "init.scope", "kernel", "NetworkManager"} {
+	for _, word := range []string{"systemd", "init.scope", "kernel", "NetworkManager", linuxVersion} {
 		if strings.Contains(line, word) {
 			return true
 		}
 	}
-	return kubeletMark(line) != "" || runtimeMark(line) != ""
+	return kubeletMark(line) != "" || runtimeMark(line) != "" || linkMark(line) != ""
 }
+
+// hosted tells whether a host stands before the program. Of the forms that dmesg shares, one line that
+// has both tells it.
+func (f stampForm) hosted(head string) bool {
+	if !f.bare {
+		return true
+	}
+	bare := false
+	for line := range strings.SplitSeq(head, "\n") {
+		if m := f.pattern.Find(logTidy(line)); m != nil {
+			rest := m[len(m)-1]
+			if hostedLine.MatchString(rest) {
+				return true
+			}
+			bare = bare || dmesgSource.MatchString(rest) || strings.HasPrefix(rest, linuxVersion)
+		}
+	}
+	return !bare
+}
+
+// linuxVersion begins the kernel's first line.
+const linuxVersion = "Linux version "
 
 // newestFirst tells whether a log's times mostly go back, as journalctl -r prints it.
 func (f stampForm) newestFirst(head string) bool {
@@ -197,8 +231,17 @@ func (f stampForm) newestFirst(head string) bool {
 
 // begin forgets an older boot.
 func (r *textLog) begin() {
-	r.lines, r.bootID, r.seen = nil, "", false
+	r.former, _ = r.host()
+	r.lines, r.bootID, r.seen, r.finished, r.down = nil, "", false, false, false
 	r.boots++
+}
+
+// beginAt begins another boot at a moment that has lines already.
+func (r *textLog) beginAt(at boot.Micros) {
+	lines := r.lines
+	r.begin()
+	r.lines = slices.DeleteFunc(lines, func(l logLine) bool { return l.at < at })
+	r.first, r.seen = max(at, 0), true
 }
 
 func (r *textLog) line(part []string) {
@@ -223,8 +266,14 @@ func (r *textLog) line(part []string) {
 	if !r.form.mono && !r.form.year && r.seen && at < r.last-180*86400e6 { // New Year: the stamp has no year
 		l.at += 366 * 86400e6
 	}
-	if l.tag == "kernel" && strings.HasPrefix(l.msg, "Linux version ") && r.seen && r.again(l.at) {
+	if r.seen && r.another(l) {
 		r.begin()
+	}
+	if phases := finishedPhases(l); phases["kernel"] > 0 {
+		if r.finished && !r.form.mono {
+			r.beginAt(l.at - phases["kernel"] - phases["initrd"] - phases["userspace"])
+		}
+		r.finished = true
 	}
 	if !r.seen {
 		r.first, r.seen = l.at, true
@@ -242,35 +291,73 @@ func (l logLine) matters() bool {
 	case "kernel", "kubelet", "containerd", "crio", "systemd-networkd", "NetworkManager":
 		return true
 	case "systemd":
-		return !strings.Contains(l.msg, " libcontainer container ") && !strings.Contains(l.msg, " of user ") && !strings.Contains(l.msg, " for UID ") && !strings.Contains(l.msg, " /run/user/")
+		return !strings.Contains(l.msg, " libcontainer container ") && !strings.Contains(strings.ToLower(l.msg), " of user ") && !strings.Contains(l.msg, " Slice of UID ") && !strings.Contains(l.msg, " for UID ") && !strings.Contains(l.msg, " /run/user/")
 	}
 	return false
 }
 
-// again tells whether a kernel that says its version is that of another boot: it says so early, and
-// syslog may write other lines of the same boot before it.
-func (r *textLog) again(at boot.Micros) bool {
-	if r.form.mono {
-		return at < r.last
+const (
+	// clockBack is how far the kernel's clock goes back only with another boot: journald gets lines of
+	// the kernel late.
+	clockBack = boot.Micros(10 * 1000 * 1000)
+	// sinceBoot is how long other lines of a boot may have been written when syslog gets the kernel's
+	// first one.
+	sinceBoot = boot.Micros(60 * 1000 * 1000)
+)
+
+// another tells whether a line begins another boot: the kernel's first line, or one of PID 1 after it
+// went down, which a log has that holds its lines only.
+func (r *textLog) another(l logLine) bool {
+	kernel := l.beginsKernel()
+	switch {
+	case r.form.mono:
+		return kernel && l.at < r.last || l.at+clockBack < r.last
+	case kernel:
+		return max(l.at-r.first, r.first-l.at) > sinceBoot
+	case l.manager() && strings.Contains(l.msg, " running in system mode"):
+		return r.down
 	}
-	return at-r.first > 60e6
+	r.down = r.down || l.manager() && l.msg == "Shutting down."
+	return false
 }
 
-// source divides what follows the stamp. Of the forms that dmesg shares, the first line tells whether
-// a host stands before the program.
+func (l logLine) beginsKernel() bool {
+	return l.tag == "kernel" && strings.HasPrefix(l.msg, linuxVersion)
+}
+
+// host is the machine whose boot the lines are of, by what PID 1 and the kernel's first line are marked
+// with. The name may change in a boot, when the machine learns its own; one that comes again is another
+// machine's, and so is another kernel's first line.
+func (r *textLog) host() (name string, err error) {
+	var names []string
+	kernel := ""
+	for _, l := range r.lines {
+		h := boot.ShortName(l.host)
+		if h == "" || !l.manager() && !l.beginsKernel() {
+			continue
+		}
+		other := kernel != "" && kernel != h && l.beginsKernel()
+		if h != name && slices.Contains(names, h) || other {
+			return h, fmt.Errorf("two machines in one log, %q and %q; give the lines of one: grep ' %s ' FILE", name, h, h)
+		}
+		if l.beginsKernel() {
+			kernel = h
+		}
+		if h != name {
+			names = append(names, h)
+		}
+		name = h
+	}
+	return name, nil
+}
+
+// source divides what follows the stamp.
 func (r *textLog) source(l *logLine, rest string) bool {
-	if !r.form.mono && r.form.name != "ctime" {
+	if r.hosted {
 		m := logSource.Find(rest)
 		if m == nil {
 			return false
 		}
-		l.host, l.tag, l.pid, l.msg = m[1], m[2], m[3], m[4]
-		return true
-	}
-	if !r.seen {
-		r.hosted = hostedLine.MatchString(rest)
-	}
-	if m := logSource.Find(rest); r.hosted && m != nil {
 		l.host, l.tag, l.pid, l.msg = m[1], m[2], m[3], m[4]
 		return true
 	}
@@ -328,6 +415,10 @@ func (l logLine) manager() bool { return l.tag == "systemd" && (l.pid == "1" || 
 
 // capture makes entries of a journal of the lines.
 func (r *textLog) capture() (*boot.Capture, error) {
+	host, err := r.host()
+	if err != nil {
+		return nil, err
+	}
 	zero, known := r.zero()
 	j := newJournal()
 	units, left := map[string]bool{}, 0
@@ -373,6 +464,9 @@ func (r *textLog) capture() (*boot.Capture, error) {
 	}
 	if r.boots > 1 {
 		c.Note("the log holds %s; this is the last", boot.Count(r.boots, "boot"))
+	}
+	if r.former != "" && host != "" && r.former != host {
+		c.Note("the boot before it is of another name, %q: is the log of two machines?", r.former)
 	}
 	if left > 0 {
 		c.Note("units beyond the first %d were left out", maxLogUnits)

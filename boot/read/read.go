@@ -57,6 +57,7 @@ func Bytes(data []byte) (*boot.Capture, error) {
 	if err != nil {
 		return nil, err
 	}
+	data = fromUTF16(data)
 	if isTar(data) { // else the text of one of its files would be taken for all of it
 		return nil, explained(fmt.Errorf("read boot: %w", ErrUnknownFormat), data)
 	}

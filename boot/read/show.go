@@ -139,7 +139,11 @@ func setManager(c *boot.Capture, key, value string) (err error) {
 		"ShutdownStartTimestampMonotonic": &m.ShutdownStart,
 	}
 	if stamp, ok := stamps[key]; ok {
+		before := *stamp
 		*stamp, err = showMicros(key, value)
+		if key == "UserspaceTimestampMonotonic" && err == nil && before > 0 && before != *stamp {
+			err = twoBoots("userspace began at", before, *stamp)
+		}
 		return err
 	}
 	switch key {

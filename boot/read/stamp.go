@@ -1,8 +1,10 @@
 package read
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"kamino.dev/kamino/boot"
@@ -19,6 +21,33 @@ func nearYear(t, known time.Time) time.Time {
 		}
 	}
 	return best
+}
+
+// months are the names that glibc shortens the months to, in languages in which logs are often seen:
+// journalctl writes its short form in the language of whoever calls it.
+var months = [12]string{
+	"jan janv jän ene gen sty янв led oca 1月 1월", "feb févr fev lut фев úno şub 2月 2월", "mar mars märz mär mrz mrt мар bře 3月 3월",
+	"apr april avr avril abr kwi апр dub nis 4月 4월", "may mai maj mag mei мая май kvě 5月 5월", "jun juni juin giu cze июн čen haz 6月 6월",
+	"jul juli juil lug lip июл čec tem 7月 7월", "aug août ago sie авг srp ağu 8月 8월", "sep sept set wrz сен zář eyl 9月 9월",
+	"oct okt ott out paź окт říj eki 10月 10월", "nov lis ноя kas 11月 11월", "dec dez des déc dic gru дек pro ara 12月 12월",
+}
+
+var monthsByName = sync.OnceValue(func() map[string]int {
+	all := map[string]int{}
+	for i, names := range months {
+		for _, name := range strings.Fields(names) {
+			all[name] = i + 1
+		}
+	}
+	return all
+})
+
+// monthOf is the number of a month that is called so, by its first letters in any case.
+func monthOf(name string) (int, error) {
+	if n := monthsByName()[strings.ToLower(name)]; n > 0 {
+		return n, nil
+	}
+	return 0, fmt.Errorf("no month is called %q", name)
 }
 
 // credibleTime says whether a wall clock is one that a machine with systemd can have had.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -63,6 +64,8 @@ func TestReadCriticalChain(t *testing.T) {
 			"from Windows":     func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") },
 			"from a web page":  func(s string) string { return strings.ReplaceAll(s, "  ", "\u00a0 ") },
 			"from a terminal":  func(s string) string { return strings.ReplaceAll(s, "└─", "└─\x1b[0;1;31m") },
+			"from a mail":      func(s string) string { return "> " + strings.ReplaceAll(s, "\n", "\n> ") },
+			"from PowerShell":  utf16Of,
 			"with a remark":    func(s string) string { return strings.ReplaceAll(s, "s\n", "s  ← here\n") },
 			"without UTF-8":    func(s string) string { return strings.ReplaceAll(s, "└─", "`-") },
 			"without its head": func(s string) string { _, rest, _ := strings.Cut(s, "\n\n"); return rest },
@@ -88,6 +91,15 @@ func TestReadCriticalChain(t *testing.T) {
 			})
 		}
 	}
+}
+
+// utf16Of is what PowerShell writes of what a program printed.
+func utf16Of(s string) string {
+	out := []byte("\xff\xfe")
+	for _, unit := range utf16.Encode([]rune(strings.ReplaceAll(s, "\n", "\r\n"))) {
+		out = append(out, byte(unit), byte(unit>>8))
+	}
+	return string(out)
 }
 
 func packed(t *testing.T, s string) string {
@@ -152,7 +164,9 @@ func TestReadAnalyzeText(t *testing.T) {
 		t.Errorf("a unit of the initrd is %+v", u)
 	}
 	for name, text := range map[string]string{
-		"two boots": string(publishedFile(t, "docker.chain")) + string(publishedFile(t, "preprovisioned.chain")),
+		"two chains": string(publishedFile(t, "docker.chain")) + string(publishedFile(t, "preprovisioned.chain")),
+		"two blames": "1min 2.345s kubelet.service\n 1h 2min 3s x.service\n\n59.100s kubelet.service\n",
+		"two times":  "Startup finished in 1.2s (kernel) + 20.9s (userspace) = 22.1s\nmulti-user.target reached after 20s in userspace\nStartup finished in 1.3s (kernel) + 60s (userspace) = 1min 1.3s\n",
 	} {
 		if _, err := Bytes([]byte(text)); err == nil || !strings.Contains(err.Error(), "two boots in one text: ") {
 			t.Errorf("%s: %v", name, err)
@@ -270,6 +284,11 @@ func TestReadLog(t *testing.T) {
 		"RFC 5424":        func(n int) string { return at(n).Format("2006-01-02T15:04:05.000000Z07:00") },
 		"short-full":      func(n int) string { return at(n).Format("Mon 2006-01-02 15:04:05 UTC") },
 		"another zone":    func(n int) string { return at(n).Format("Mon 2006-01-02 15:04:05 CET") },
+		"a nameless zone": func(n int) string { return at(n).Format("Mon 2006-01-02 15:04:05 -03") },
+		"French":          func(n int) string { return at(n).Format("janv. 02 15:04:05") },
+		"Chinese":         func(n int) string { return at(n).Format("1月 02 15:04:05") },
+		"Russian":         func(n int) string { return at(n).Format("янв 02 15:04:05.000000") },
+		"short-delta":     func(n int) string { return fmt.Sprintf("[%5d.%06d <    1.000000 >]", n, 0) },
 		"short-unix":      func(n int) string { return fmt.Sprintf("%d.000000", at(n).Unix()) },
 		"with-unit":       func(n int) string { return at(n).Format("Mon 2006-01-02 15:04:05 MST") },
 		"short-monotonic": func(n int) string { return fmt.Sprintf("[%5d.%06d]", n, 0) },
@@ -286,7 +305,8 @@ func TestReadLog(t *testing.T) {
 			indented := "My node is slow, and this is what it says:\n\n    $ journalctl\n    " + strings.ReplaceAll(text, "\n", "\n    ")
 			lines := strings.SplitAfter(text, "\n")
 			slices.Reverse(lines)
-			for _, text := range []string{text, indented, strings.Join(lines, ""), "-- Logs begin at Mon 2026-01-12 08:00:00 UTC, end at Mon 2026-01-19 08:00:00 UTC. --\n" + text, packed(t, text)} {
+			zeros, catalog := strings.Repeat("\x00", 512)+text, strings.ReplaceAll(text, "Online.\n", "Online.\n░░ Subject: A start job for unit network-online.target has finished\n-- The job identifier is 12.\n")
+			for _, text := range []string{text, utf16Of(text), "\ufeff" + text, zeros, catalog, indented, strings.Join(lines, ""), "-- Logs begin at Mon 2026-01-12 08:00:00 UTC, end at Mon 2026-01-19 08:00:00 UTC. --\n" + text, packed(t, text)} {
 				c := parse(t, []byte(text))
 				if m := c.Manager; m.InitRD != sec || m.Userspace != 15e5 || m.Finish != 95*sec || m.FromUserspace {
 					t.Errorf("manager is %+v", m)
@@ -380,6 +400,7 @@ func TestNamed(t *testing.T) {
 		"cat":                  {"Starting Wait for Network to be Configured...\nStarted OpenSSH server.\n", "messages of systemd without times", "journalctl -b -o export"},
 		"dot":                  {"digraph systemd {\n\t\"a\"->\"b\" [color=\"green\"];\n}\n", "systemd-analyze dot", "systemctl show"},
 		"systemctl status":     {"● kubelet.service - kubelet: The Kubernetes Node Agent\n   Loaded: loaded\n", "the text of systemctl", "systemctl show"},
+		"an empty journal":     {"-- No entries --\n", "a journal without entries", "journalctl -b -o export"},
 		"kubelet":              {"I0114 08:00:05.123456     600 server.go:1] x\n", "a log of kubelet", "journalctl -b -o export"},
 		"the kernel alone":     {"[    0.000000] Linux version 6.1.0\n[    1.000000] e1000: x\n", "no message of systemd", "journalctl -b -o export"},
 	} {

@@ -3,8 +3,11 @@ package read
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"fmt"
 	"io"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"kamino.dev/kamino/boot"
 )
@@ -23,6 +26,32 @@ func unpack(data []byte) ([]byte, error) {
 		return nil, fmt.Errorf("read boot: gunzip: %w; was the file cut off?", err)
 	}
 	return out, nil
+}
+
+// fromUTF16 is text as UTF-8 that PowerShell wrote, which redirects what a program prints as UTF-16
+// (about_Redirection); other data stays as it is.
+func fromUTF16(data []byte) []byte {
+	var order binary.ByteOrder
+	switch {
+	case bytes.HasPrefix(data, []byte("\xff\xfe")):
+		order = binary.LittleEndian
+	case bytes.HasPrefix(data, []byte("\xfe\xff")):
+		order = binary.BigEndian
+	default:
+		return data
+	}
+	out := make([]byte, 0, len(data)/2)
+	for i := 2; i+1 < len(data); i += 2 {
+		r := rune(order.Uint16(data[i:]))
+		if utf16.IsSurrogate(r) && i+3 < len(data) {
+			if pair := utf16.DecodeRune(r, rune(order.Uint16(data[i+2:]))); pair != utf8.RuneError {
+				r = pair
+				i += 2
+			}
+		}
+		out = utf8.AppendRune(out, r)
+	}
+	return out
 }
 
 // kind is something that no reader takes, though people have it at hand.
@@ -60,6 +89,7 @@ func kinds() []kind {
 		{"the text of systemd-analyze dump", has(`(?m)^-> Unit \S+:`), fullDump},
 		{"the text of systemctl, which has no monotonic times", has(`(?m)^\s*(?:UNIT +LOAD +ACTIVE +SUB|[●○×] \S+\.service - )`), fullDump},
 		{"messages of systemd without times", has(`(?m)^(?:Starting \S.*\.\.\.|Started \S.*\.|Reached target \S.*\.)$`), fullJournal},
+		{"the answer of a journal without entries", has(`(?m)^-- No entries --\r?$`), fullJournal},
 		{"a log of kubelet, which has no units", has(`\A\s*[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} `), fullJournal},
 	}
 }
