@@ -8,10 +8,42 @@ import (
 	"os"
 	"strings"
 
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/firstboot"
 	"kamino.dev/kamino/agent/host"
 	"kamino.dev/kamino/agent/nodeconfig"
+	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/agent/seal"
+	"kamino.dev/kamino/agent/userdata"
 )
+
+// partOf is the NodeConfig in user data, as a node on EC2 reads it.
+func partOf(data []byte) ([]byte, error) {
+	user, err := userdata.Read(data)
+	if err != nil {
+		return nil, err
+	}
+	part, err := user.NodeConfig()
+	if err == nil && part == nil {
+		part = data // whatever it is, it is refused with a reason
+	}
+	return part, err
+}
+
+// refusal is why the agent of this disk refuses a document that is right by itself: at its first boot
+// where it has none yet, else while the node runs.
+func refusal(d *disk.Disk, settings seal.Settings, doc nodeconfig.Document, c *nodeconfig.NodeConfig) error {
+	state, err := firstboot.ReadState(d)
+	switch {
+	case err != nil || state.Hash == doc.Hash():
+		return err
+	case state.Status == "" && d.Exists(seal.SettingsPath):
+		return firstboot.Joins(settings, c)
+	case state.Refused(doc.Hash()):
+		return fmt.Errorf("this node has refused the document (%s): %s; correct it, and raise generation", state.Status, state.Error)
+	}
+	return state.Newer(c)
+}
 
 func runUserData(ctx context.Context, e *env, args []string) error {
 	f := e.flags("userdata")
@@ -27,13 +59,13 @@ func runUserData(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	defer d.Close()
+	settings, err := seal.ReadSettings(d)
+	if err != nil {
+		return err
+	}
 	doc := nodeconfig.Document{Source: *file}
 	switch *file {
 	case "":
-		settings, serr := seal.ReadSettings(d)
-		if serr != nil {
-			return serr
-		}
 		ctx, cancel := context.WithTimeout(ctx, e.patience)
 		defer cancel()
 		doc, err = nodeconfig.Find(ctx, settings.Sources, d, e.metadata(d).UserData)
@@ -45,12 +77,21 @@ func runUserData(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
+	whole := doc.Data
+	if *file != "" && platform.OnEC2(d) {
+		if doc.Data, err = partOf(doc.Data); err != nil {
+			return err
+		}
+	}
 	c, err := nodeconfig.Parse(doc.Data)
 	if err != nil {
 		return err
 	}
+	if err := refusal(d, settings, doc, c); err != nil {
+		return err
+	}
 	if *encode {
-		fmt.Fprintln(e.out, base64.StdEncoding.EncodeToString(doc.Data))
+		fmt.Fprintln(e.out, base64.StdEncoding.EncodeToString(whole))
 		return nil
 	}
 	if !*run { // who looks at a configuration does not trust it yet

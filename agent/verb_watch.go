@@ -3,12 +3,19 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"path"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/firstboot"
 	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
@@ -34,6 +41,11 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	defer d.Close()
+	lock, err := alone(d)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	w.Disk, w.Host, w.IMDS = d, h, e.metadata(d)
 	if w.Settings, err = seal.ReadSettings(d); err != nil {
 		return err
@@ -49,6 +61,23 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 	go w.Report(ctx) // both end with the process
 	go w.Freshness(ctx)
 	return w.Run(ctx)
+}
+
+// alone keeps other watchers away from the disk until what it returns is closed: two would take back
+// each other's trials, and report what is not in force.
+func alone(d *disk.Disk) (io.Closer, error) {
+	dir, err := os.Open(d.Host(path.Dir(firstboot.StatePath)))
+	if errors.Is(err, fs.ErrNotExist) { // there is no state to disagree about
+		return io.NopCloser(nil), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock the state of the configuration: %w", err)
+	}
+	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = dir.Close()
+		return nil, fmt.Errorf("lock the state of the configuration: %w: another kamino-agent watch works on it; see systemctl status kamino-watch.service", err)
+	}
+	return dir, nil
 }
 
 // nodeClient makes a client for each use, because kubelet renews its certificate, but keeps one

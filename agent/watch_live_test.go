@@ -127,42 +127,9 @@ func (l *live) onTrial(begun int, text string) {
 	})
 }
 
-// TestWatchStopped: who asks the agent to stop, or restarts the machine, says nothing of the
-// document on trial. It is tried again.
-func TestWatchStopped(t *testing.T) {
-	t.Parallel()
-	for _, rebooted := range []bool{false, true} {
-		t.Run(fmt.Sprintf("rebooted %t", rebooted), func(t *testing.T) {
-			t.Parallel()
-			l := newLive(t)
-			former := l.kubelet()
-			l.offer(2, "config: {maxPods: 50}")
-			for trial := range 3 {
-				l.start("--settle", "10m")
-				l.onTrial(trial+1, "maxPods: 50")
-				l.end(syscall.SIGTERM)
-				if s := l.state(); s.Generation != 1 || s.Status != "Applied" || s.Offered != nil || s.Trial == nil || s.Trial.Stopped != trial+1 {
-					t.Fatalf("stopped in trial %d: %+v", trial+1, s)
-				}
-				if !rebooted {
-					continue
-				}
-				l.step(step{Machine: liveMachine})
-				l.run("boot --early", 0)
-				if l.kubelet() != former {
-					t.Errorf("kubelet would start with the document on trial: %s", l.kubelet())
-				}
-			}
-			l.start("--settle", "0s")
-			l.until("applied", func(s liveState) bool { return s.Generation == 2 && s.Status == "Applied" && s.Trial == nil })
-			l.end(syscall.SIGTERM)
-		})
-	}
-}
-
-// TestWatchDies: a document that takes the machine or the agent down is tried twice, and refused
-// with that reason.
-func TestWatchDies(t *testing.T) {
+// interrupted plays with a new machine for each way to interrupt a trial: the agent alone ends, or the
+// machine, too.
+func interrupted(t *testing.T, play func(l *live, interrupt func(trial int, signal os.Signal))) {
 	t.Parallel()
 	for _, rebooted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("rebooted %t", rebooted), func(t *testing.T) {
@@ -170,29 +137,69 @@ func TestWatchDies(t *testing.T) {
 			l := newLive(t)
 			former := l.kubelet()
 			l.offer(2, "config: {maxPods: 99}")
-			for trial := range 2 {
+			play(l, func(trial int, signal os.Signal) {
 				l.start("--settle", "10m")
-				l.onTrial(trial+1, "maxPods: 99")
-				l.end(syscall.SIGKILL)
-				if !rebooted {
-					continue
+				l.onTrial(trial, "maxPods: 99")
+				if l.end(signal); !rebooted {
+					return
 				}
 				l.step(step{Machine: liveMachine})
-				l.run("boot --early", 0)
-				if l.kubelet() != former {
+				if l.run("boot --early", 0); l.kubelet() != former {
 					t.Errorf("kubelet would start with the document on trial: %s", l.kubelet())
 				}
-			}
-			l.start("--settle", "0s")
-			l.until("refused", func(s liveState) bool { return s.Status == "RolledBack" })
-			if s := l.state(); s.Generation != 1 || !strings.Contains(s.Error, "died 2 times") || s.Offered == nil || s.Offered.Generation != 2 || l.kubelet() != former {
-				t.Errorf("%+v, kubelet's configuration %s", s, l.kubelet())
-			}
-			l.offer(3, "config: {maxPods: 30}")
-			l.until("the next one", func(s liveState) bool { return s.Generation == 3 && s.Status == "Applied" })
+			})
 			l.end(syscall.SIGTERM)
 		})
 	}
+}
+
+// TestWatchStopped: who asks the agent to stop, or restarts the machine, says nothing of the
+// document on trial. It is tried again.
+func TestWatchStopped(t *testing.T) {
+	interrupted(t, func(l *live, interrupt func(int, os.Signal)) {
+		for trial := 1; trial <= 3; trial++ {
+			interrupt(trial, syscall.SIGTERM)
+			if s := l.state(); s.Generation != 1 || s.Status != "Applied" || s.Offered != nil || s.Trial == nil || s.Trial.Stopped != trial {
+				l.t.Fatalf("stopped in trial %d: %+v", trial, s)
+			}
+		}
+		l.start("--settle", "0s")
+		l.until("applied", func(s liveState) bool { return s.Generation == 2 && s.Status == "Applied" && s.Trial == nil })
+	})
+}
+
+// TestWatchDies: a document that takes the machine or the agent down is tried twice, and refused
+// with that reason. Trials that ended because the agent was asked to stop do not count.
+func TestWatchDies(t *testing.T) {
+	interrupted(t, func(l *live, interrupt func(int, os.Signal)) {
+		former := l.kubelet()
+		for trial, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL} {
+			interrupt(trial+1, signal)
+		}
+		l.start("--settle", "0s")
+		l.until("refused", func(s liveState) bool { return s.Status == "RolledBack" })
+		if s := l.state(); s.Generation != 1 || !strings.Contains(s.Error, "died 2 times") || s.Offered == nil || s.Offered.Generation != 2 || l.kubelet() != former {
+			l.t.Errorf("%+v, kubelet's configuration %s", s, l.kubelet())
+		}
+		l.offer(3, "config: {maxPods: 30}")
+		l.until("the next one", func(s liveState) bool { return s.Generation == 3 && s.Status == "Applied" })
+	})
+}
+
+// TestWatchAlone: a second agent on the same disk would take the first one's trial back. It is refused,
+// and the trial goes on.
+func TestWatchAlone(t *testing.T) {
+	t.Parallel()
+	l := newLive(t)
+	l.offer(2, "config: {maxPods: 50}")
+	l.start("--settle", "10m")
+	l.onTrial(1, "maxPods: 50")
+	second := exec.Command(binary, "watch", "--root", l.root, "--once", "--imds-timeout", "2s")
+	second.Env = l.env
+	if out, err := second.CombinedOutput(); err == nil || !strings.Contains(string(out), "another kamino-agent watch") || !strings.Contains(l.kubelet(), "maxPods: 50") {
+		t.Errorf("%v: %s\nkubelet's configuration %s", err, out, l.kubelet())
+	}
+	l.end(syscall.SIGTERM)
 }
 
 // TestWatchUnhealthy: kubelet is not healthy with the former files. A document that cures that is

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"kamino.dev/kamino"
-	"kamino.dev/kamino/agent/platform"
+	"kamino.dev/kamino/agent/userdata"
 	"kamino.dev/kamino/aws/emulator"
 )
 
@@ -203,7 +203,7 @@ func TestCanaryUserData(t *testing.T) {
 			sent, _ := log[len(log)-1].Parameters["UserData"].(string)
 			raw, err := base64.StdEncoding.DecodeString(sent)
 			c.must(err)
-			parts, err := platform.ReadUserData(raw)
+			parts, err := userdata.Read(raw)
 			c.must(err)
 			if parts.Nonce() != nonce {
 				t.Errorf("the agent reads nonce %q", parts.Nonce())

@@ -2,7 +2,6 @@ package aws
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -14,9 +13,11 @@ import (
 	"net/textproto"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/agent/userdata"
 )
 
 // maxUserData is in bytes before base64
@@ -26,20 +27,10 @@ const maxUserData = 16 << 10
 // nodeConfig is the media type of the configuration that nodeadm of EKS reads at each boot. It
 // merges those of several parts, and appends their flags in their order (amazon-eks-ami 81fec2e,
 // nodeadm/internal/api/merge.go; read, not run).
-const nodeConfig = "application/node.eks.aws"
+const nodeConfig = userdata.NodeadmType
 
-// Media types of the agent (agent/platform/userdata.go): of its own NodeConfig, and of what makes a
-// canary of a machine that has one. The agent itself lets kubelet ask for taint and label there.
-const (
-	agentConfig = "application/node.kamino.dev"
-	agentCanary = "application/canary.kamino.dev"
-)
-
-// A NodeConfig of the agent's, and one of EKS, where it is the whole user data.
-var (
-	agentDocument   = regexp.MustCompile(`(?m)^apiVersion:[ \t]*["']?kamino\.dev/`)
-	nodeadmDocument = regexp.MustCompile(`(?m)^apiVersion:[ \t]*["']?node\.eks\.aws/`)
-)
+// nodeadmDocument is a NodeConfig of EKS, where it is the whole user data.
+var nodeadmDocument = regexp.MustCompile(`(?m)^apiVersion:[ \t]*["']?node\.eks\.aws/`)
 
 const registerTaints = "register-with-taints"
 
@@ -52,13 +43,9 @@ var ownTaints = regexp.MustCompile(`(?i)register-?with-?taints`)
 // (k8s.io/component-base/cli/flag, ConfigurationMap). The nonce is for the agent: EC2 shows a
 // guest no tags whose keys have a slash, and Kubernetes' have one.
 func canaryConfig(nonce string) string {
-	return nonceComment + nonce + "\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    flags:\n      - --" + registerTaints + "=" + kamino.TaintCanary +
+	return userdata.NonceComment + nonce + "\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    flags:\n      - --" + registerTaints + "=" + kamino.TaintCanary +
 		"=:NoSchedule\n      - --node-labels=" + kamino.LabelCanary + "=true\n"
 }
-
-// nonceComment begins the line with the nonce that the agent's report repeats; agent/platform reads
-// it.
-const nonceComment = "# kamino-canary-nonce: "
 
 // part is one of a multipart user data.
 type part struct {
@@ -67,7 +54,8 @@ type part struct {
 }
 
 // taintedUserData is a pool's user data, in base64, with one part more that asks for the taint. It
-// refuses what it does not understand: a canary without the taint would get pods.
+// refuses what it does not understand: a canary without the taint would get pods. What the agent reads
+// it reads by the agent's own functions, so that it refuses what a node would refuse.
 func taintedUserData(encoded, nonce string) (tainted string, refusal *kamino.Refusal) {
 	refuse := func(why, do string) (string, *kamino.Refusal) {
 		return "", &kamino.Refusal{Code: "user-data", Field: "UserData", Why: why, Do: do}
@@ -77,12 +65,21 @@ func taintedUserData(encoded, nonce string) (tainted string, refusal *kamino.Ref
 	if err != nil {
 		return refuse("the user data of the launch template is not base64", "correct the template")
 	}
-	parts, err := readBare(raw)
-	more := part{textproto.MIMEHeader{"Content-Type": {nodeConfig}}, []byte(canaryConfig(nonce))}
-	switch {
-	case err != nil:
-		return refuse("the user data of the launch template is not a readable MIME multipart: "+err.Error(), inPool)
-	case has(parts, nodeConfig):
+	const unreadable = "the user data of the launch template is not a readable MIME multipart: "
+	user, err := userdata.Read(raw)
+	if err != nil {
+		return refuse(unreadable+err.Error(), inPool)
+	}
+	config, err := user.NodeConfig()
+	if err != nil {
+		return refuse("kamino-agent refuses the user data on each node: "+err.Error(), "correct the launch template")
+	}
+	if user.Nonce() != "" {
+		return refuse("the user data has a line that begins with "+strconv.Quote(userdata.NonceComment)+": every node of the pool would be taken for a canary", "remove the line from the launch template")
+	}
+	var whole []byte
+	switch parts, err := readBare(raw); {
+	case err == nil && has(parts, nodeConfig):
 		for i, p := range parts {
 			if own, err := p.ownTaints(); err != nil {
 				return refuse(fmt.Sprintf("part %d of the user data cannot be read: %v", i+1, err), inPool)
@@ -90,15 +87,15 @@ func taintedUserData(encoded, nonce string) (tainted string, refusal *kamino.Ref
 				return refuse("the user data registers nodes with taints of its own, which a canary's would replace", inPool)
 			}
 		}
-	case has(parts, agentConfig):
-		more = part{textproto.MIMEHeader{"Content-Type": {agentCanary}}, []byte(nonceComment + nonce + "\n")}
+		if whole, err = writeParts(append(parts, part{textproto.MIMEHeader{"Content-Type": {nodeConfig}}, []byte(canaryConfig(nonce))})); err != nil {
+			return refuse("the user data cannot be rewritten: "+err.Error(), inPool)
+		}
+	case config != nil: // the agent itself lets kubelet ask for taint and label
+		whole = user.With(userdata.CanaryType, userdata.NonceComment+nonce)
+	case err != nil:
+		return refuse(unreadable+err.Error(), inPool)
 	default:
 		return refuse("the user data has no NodeConfig, neither of EKS nor of kamino-agent, and how else a node registers with a taint is not known", inPool)
-	}
-	parts = append(parts, more)
-	whole, err := writeParts(parts)
-	if err != nil {
-		return refuse("the user data cannot be rewritten: "+err.Error(), inPool)
 	}
 	if len(whole) > maxUserData {
 		return refuse(fmt.Sprintf("with the part that asks for a canary's taint the user data has %d bytes, at most %d are allowed", len(whole), maxUserData), "make it shorter, or "+inPool)
@@ -106,22 +103,20 @@ func taintedUserData(encoded, nonce string) (tainted string, refusal *kamino.Ref
 	return base64.StdEncoding.EncodeToString(whole), nil
 }
 
-// readBare reads user data that is a multipart, or one NodeConfig and nothing else, in base64 or
-// gzip too. nodeadm reads the same (amazon-eks-ami, nodeadm/internal/configprovider/mime.go,
-// ParseMaybeMultipart; read, not run). A script may write a NodeConfig: a canary that does not run
-// the script is none of the pool's machines.
+// readBare reads user data as nodeadm does: a multipart, or one NodeConfig of EKS and nothing else, in
+// base64 or gzip too (amazon-eks-ami, nodeadm/internal/configprovider/mime.go, ParseMaybeMultipart;
+// read, not run). A script may write a NodeConfig: a canary that does not run the script is none of
+// the pool's machines.
 func readBare(raw []byte) ([]part, error) {
 	parts, whole := readParts(raw)
 	for range mostLayers {
 		if whole == nil || bytes.HasPrefix(raw, []byte("#!")) {
 			break
 		}
-		for kind, document := range map[string]*regexp.Regexp{agentConfig: agentDocument, nodeConfig: nodeadmDocument} {
-			if document.Match(raw) {
-				return []part{{textproto.MIMEHeader{"Content-Type": {kind}}, raw}}, nil
-			}
+		if nodeadmDocument.Match(raw) {
+			return []part{{textproto.MIMEHeader{"Content-Type": {nodeConfig}}, raw}}, nil
 		}
-		inner, err := unpacked(raw)
+		inner, err := userdata.Unpacked(raw)
 		if err != nil || bytes.Equal(inner, raw) {
 			break
 		}
@@ -133,15 +128,11 @@ func readBare(raw []byte) ([]part, error) {
 	return parts, whole
 }
 
-// mostUnpacked bounds what is unpacked, as the agent does; mostLayers how often.
-const (
-	mostUnpacked = 1 << 20
-	mostLayers   = 4
-)
+// mostLayers bounds how often something is unpacked.
+const mostLayers = 4
 
 // ownTaints says whether a part, a script included, has nodes registered with taints. Like nodeadm,
-// cloud-init and the agent (agent/platform, ReadUserData) it unpacks what is in base64 or gzip,
-// whether or not the part says so.
+// cloud-init and the agent it unpacks what is in base64 or gzip, whether or not the part says so.
 func (p part) ownTaints() (bool, error) {
 	body := p.body
 	switch coding := strings.ToLower(strings.TrimSpace(p.header.Get("Content-Transfer-Encoding"))); coding {
@@ -161,7 +152,7 @@ func (p part) ownTaints() (bool, error) {
 		if ownTaints.Match(body) {
 			return true, nil
 		}
-		inner, err := unpacked(body)
+		inner, err := userdata.Unpacked(body)
 		if err != nil {
 			return false, err
 		}
@@ -171,25 +162,6 @@ func (p part) ownTaints() (bool, error) {
 		body = inner
 	}
 	return false, fmt.Errorf("it is packed more than %d times", mostLayers)
-}
-
-// unpacked undoes base64 or gzip, where data is in one of them.
-func unpacked(data []byte) ([]byte, error) {
-	if plain, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(string(data)), "")); err == nil {
-		return plain, nil
-	}
-	if !bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
-		return data, nil
-	}
-	r, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	plain, err := io.ReadAll(io.LimitReader(r, mostUnpacked+1))
-	if err == nil && len(plain) > mostUnpacked {
-		err = fmt.Errorf("more than %d bytes when unpacked", mostUnpacked)
-	}
-	return plain, err
 }
 
 // has says whether one of the parts is of a media type.

@@ -31,8 +31,8 @@ func (m *Machine) configure(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("configuration from %s: %w", doc.Source, err)
 	}
-	if c.Join.Method == nodeconfig.JoinKeep && m.Settings.Join != seal.JoinKeep {
-		return State{}, fmt.Errorf("configuration from %s: join.method keep, but the donor's own credential was removed when it was sealed; use another method", doc.Source)
+	if err := Joins(m.Settings, c); err != nil {
+		return State{}, fmt.Errorf("configuration from %s: %w", doc.Source, err)
 	}
 	files, err := nodeconfig.Render(ctx, m.Disk, m.Host, c, true)
 	if err != nil {

@@ -2,6 +2,7 @@ package firstboot
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/nodeconfig"
+	"kamino.dev/kamino/agent/seal"
 )
 
 // What became of a node's configuration.
@@ -68,6 +70,22 @@ func (s State) Refused(hash string) bool {
 		slices.Contains([]string{StatusInvalid, StatusRolledBack, StatusBroken}, s.Status)
 }
 
+// Newer is why a running node refuses a document before it tries it; nil where it does not.
+func (s State) Newer(c *nodeconfig.NodeConfig) error {
+	if c.Generation <= s.Generation {
+		return fmt.Errorf("generation %d is not newer than %d, which is in force", c.Generation, s.Generation)
+	}
+	return nil
+}
+
+// Joins is why no clone of a sealed disk can join with a document; nil where it can.
+func Joins(settings seal.Settings, c *nodeconfig.NodeConfig) error {
+	if c.Join.Method == nodeconfig.JoinKeep && settings.Join != seal.JoinKeep {
+		return errors.New("join.method keep, but the donor's own credential was removed when it was sealed; use another method")
+	}
+	return nil
+}
+
 // Applied is the state in which c is in force.
 func Applied(doc nodeconfig.Document, c *nodeconfig.NodeConfig, now time.Time) State {
 	return State{Generation: c.Generation, Hash: doc.Hash(), Source: doc.Source, Status: StatusApplied, At: now.UTC(),
@@ -81,7 +99,7 @@ func ReadState(d *disk.Disk) (s State, err error) {
 		return State{}, nil
 	}
 	if err := json.Unmarshal(data, &s); err != nil {
-		return s, fmt.Errorf("decode /%s: %w", StatePath, err)
+		return State{}, fmt.Errorf("decode /%s: %w; remove the file, and the agent takes the document that is offered", StatePath, err)
 	}
 	return s, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/scan"
+	"kamino.dev/kamino/agent/userdata"
 )
 
 // EC2 is the instance metadata service of AWS, version 2 only: a session token is fetched by PUT,
@@ -83,7 +84,7 @@ func (c *EC2) Instance(ctx context.Context) (Metadata, error) {
 	if err != nil {
 		return m, err
 	}
-	parts, err := ReadUserData(user)
+	parts, err := userdata.Read(user)
 	if err != nil {
 		return m, err
 	}
@@ -100,7 +101,7 @@ func (c *EC2) UserData(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts, err := ReadUserData(user)
+	parts, err := userdata.Read(user)
 	if err != nil {
 		return nil, err
 	}

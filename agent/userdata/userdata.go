@@ -1,8 +1,11 @@
-package platform
+// Package userdata reads EC2's user data as cloud-init does, and finds what of it is for this agent.
+// The agent and the provider that makes a canary's user data read by the same functions.
+package userdata
 
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -20,43 +23,73 @@ import (
 // (https://cloudinit.readthedocs.io/en/latest/explanation/format.html).
 const (
 	NodeConfigType = "application/node.kamino.dev"
-	nodeadmType    = "application/node.eks.aws"
-	// canaryType is of the part that a canary's user data has besides its pool's, where that is for
+	NodeadmType    = "application/node.eks.aws"
+	// CanaryType is of the part that a canary's user data has besides its pool's, where that is for
 	// this agent.
-	canaryType = "application/canary.kamino.dev"
+	CanaryType = "application/canary.kamino.dev"
 )
+
+// NonceComment begins the line with the order that made a machine a canary, in a part of type
+// CanaryType or NodeadmType.
+const NonceComment = "# kamino-canary-nonce: "
+
+// most bounds what is unpacked; EC2's limit is 16 KB, packed.
+const most = 1 << 20
 
 // guessed are types whose parts cloud-init judges by their content (TYPE_NEEDED and DECOMP_TYPES of
 // its user_data.py).
 var guessed = []string{"text/plain", "text/x-not-multipart", "application/octet-stream", "application/gzip", "application/gzip-compressed",
 	"application/gzipped", "application/x-compress", "application/x-compressed", "application/x-gunzip", "application/x-gzip", "application/x-gzip-compressed"}
 
-// UserData are the parts of EC2's user data.
-type UserData []userPart
+// Data is EC2's user data.
+type Data struct {
+	text  []byte // unpacked, from its first line on
+	mime  bool   // text is a MIME message, not one document
+	parts []part
+}
 
-type userPart struct {
+type part struct {
 	kind string // media type; empty: the content decides
 	data []byte
 	err  error // why data is not what the part's author wrote
 }
 
-// ReadUserData takes user data apart: a MIME message, or one document. The whole may be in base64
-// or gzip; so may parts of ours and of nodeadm's (amazon-eks-ami 81fec2e,
-// nodeadm/internal/configprovider). A part that belongs to another program is never an error.
-func ReadUserData(raw []byte) (UserData, error) {
-	raw, err := unpacked(raw)
+// Read takes user data apart: a MIME message, or one document. The whole may be in base64 or gzip; so
+// may parts of ours and of nodeadm's (amazon-eks-ami 81fec2e, nodeadm/internal/configprovider). A part
+// that belongs to another program is never an error.
+func Read(raw []byte) (Data, error) {
+	raw, err := Unpacked(raw)
 	if err != nil {
-		return nil, fmt.Errorf("decode user data: %w", err)
+		return Data{}, fmt.Errorf("decode user data: %w", err)
 	}
 	if raw = trimmed(raw); len(raw) == 0 {
-		return nil, nil
+		return Data{}, nil
 	}
 	lines := slices.Collect(splitLines(raw))
 	head, _ := readHeaders(lines)
 	if kind := head.kind(); head["mime-version"] == "" && !strings.HasPrefix(kind, "multipart/") {
-		return UserData{{data: raw}}, nil
+		document := part{data: raw}
+		if displaced.Match(raw) && !theirs.Match(raw) && apiVersion(raw) == "" {
+			document.kind, document.err = "message", errors.New("its headers are indented, or do not begin in the first line")
+		}
+		return Data{raw, false, []part{document}}, nil
 	}
-	return readMIME(lines, 0), nil
+	return Data{raw, true, readMIME(lines, 0)}, nil
+}
+
+// displaced finds headers of a message whose first line is another: neither cloud-init nor the agent
+// take that for one.
+var displaced = regexp.MustCompile(`(?mi)^[ \t]*content-type:[ \t]*(multipart/|application/node\.kamino\.dev)`)
+
+// With is the user data with one part more. A message becomes a part of another, as it is.
+func (d Data) With(kind, body string) []byte {
+	text := string(d.text)
+	if !d.mime {
+		text = "Content-Type: " + NodeConfigType + "\n\n" + text
+	}
+	boundary := fmt.Sprintf("kamino-%x", sha256.Sum256(d.text)) // the same each time: EC2's client token demands that
+	return fmt.Appendf(nil, "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"%[1]s\"\n\n--%[1]s\n%[2]s\n--%[1]s\nContent-Type: %[3]s\n\n%[4]s\n--%[1]s--\n",
+		boundary, text, kind, body)
 }
 
 // trimmed drops a byte order mark and blank lines before the first line.
@@ -82,11 +115,12 @@ type headers map[string]string
 // email/feedparser.py).
 var headerLine = regexp.MustCompile(`^(From |[!-9;-~]*:|[\t ])`)
 
-// documentField is a field of a NodeConfig, which such a line looks like as well.
-var documentField = regexp.MustCompile(`^(apiVersion|kind|generation|cluster|join|kubelet|containerd):`)
+// partHeader is a header that a part has (https://cloudinit.readthedocs.io/en/latest/explanation/format.html).
+var partHeader = regexp.MustCompile(`(?i)^([\t ]|From |content-|mime-|x-|merge-type:|launch-index:)`)
 
 // readHeaders reads the headers, and returns the lines of the body. In a part of ours whose blank
-// line is missing, the document's own first field begins the body.
+// line is missing, whatever a part has no header for begins the document: a field of it must not be
+// lost.
 func readHeaders(lines [][]byte) (headers, [][]byte) {
 	all, last := headers{}, ""
 	for i, line := range lines {
@@ -94,7 +128,7 @@ func readHeaders(lines [][]byte) (headers, [][]byte) {
 		switch {
 		case text == "":
 			return all, lines[i+1:]
-		case !headerLine.MatchString(text), all.kind() == NodeConfigType && documentField.MatchString(text):
+		case !headerLine.MatchString(text), all.kind() == NodeConfigType && !partHeader.MatchString(text):
 			return all, lines[i:]
 		case text[0] == ' ' || text[0] == '\t':
 			if last != "" {
@@ -156,19 +190,19 @@ const deepest = 8
 
 // readMIME reads a message or part as Python does: a multipart may end without its last boundary,
 // and may be a part itself.
-func readMIME(lines [][]byte, depth int) UserData {
+func readMIME(lines [][]byte, depth int) []part {
 	head, body := readHeaders(lines)
 	kind := head.kind()
 	if depth < deepest && strings.HasPrefix(kind, "message/") {
 		return readMIME(body, depth+1)
 	}
 	if !strings.HasPrefix(kind, "multipart/") {
-		return UserData{leaf(head, body)}
+		return []part{leaf(head, body)}
 	}
 	boundary := "--" + head.boundary()
-	var all UserData
+	var all []part
 	begun, from := false, 0
-	part := func(to int) {
+	take := func(to int) {
 		if begun && to > from {
 			all = append(all, readMIME(body[from:to], depth+1)...)
 		}
@@ -183,13 +217,13 @@ func readMIME(lines [][]byte, depth int) UserData {
 			body = body[:i]
 			break
 		}
-		part(i)
+		take(i)
 		begun, from = true, i+1
 	}
 	if !begun {
-		return UserData{{kind: kind, data: joined(body), err: errors.New("it has no line with the boundary that its Content-Type names")}}
+		return []part{{kind: kind, data: joined(body), err: errors.New("it has no line with the boundary that its Content-Type names")}}
 	}
-	part(len(body))
+	take(len(body))
 	return all
 }
 
@@ -221,8 +255,8 @@ func splitLines(data []byte) func(yield func([]byte) bool) {
 }
 
 // leaf decodes a part. What it is decides whether an error matters.
-func leaf(head headers, body [][]byte) userPart {
-	p := userPart{kind: head.kind(), data: joined(body)}
+func leaf(head headers, body [][]byte) part {
+	p := part{kind: head.kind(), data: joined(body)}
 	if slices.Contains(guessed, p.kind) {
 		p.kind = ""
 	}
@@ -234,8 +268,8 @@ func leaf(head headers, body [][]byte) userPart {
 			return p
 		}
 	}
-	if p.err == nil && (p.kind == "" || p.kind == NodeConfigType || p.kind == nodeadmType || strings.EqualFold(head["content-transfer-encoding"], "base64")) {
-		p.data, p.err = unpacked(p.data)
+	if p.err == nil && (p.kind == "" || p.kind == NodeConfigType || p.kind == NodeadmType || strings.EqualFold(head["content-transfer-encoding"], "base64")) {
+		p.data, p.err = Unpacked(p.data)
 	}
 	return p
 }
@@ -243,8 +277,8 @@ func leaf(head headers, body [][]byte) userPart {
 // packed is base64 without its line breaks.
 func packed(data []byte) string { return strings.Join(strings.Fields(string(data)), "") }
 
-// unpacked undoes base64 and gzip where they are.
-func unpacked(data []byte) ([]byte, error) {
+// Unpacked undoes base64 and gzip where they are.
+func Unpacked(data []byte) ([]byte, error) {
 	if plain, err := base64.StdEncoding.DecodeString(packed(data)); err == nil {
 		data = plain
 	}
@@ -255,9 +289,9 @@ func unpacked(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := io.ReadAll(io.LimitReader(r, metadataMost+1))
-	if err == nil && len(plain) > metadataMost {
-		err = fmt.Errorf("more than %d bytes when unpacked", metadataMost)
+	plain, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && len(plain) > most {
+		err = fmt.Errorf("more than %d bytes when unpacked", most)
 	}
 	return plain, err
 }
@@ -275,21 +309,27 @@ func isOurs(data []byte) bool {
 	if theirs.Match(trimmed(data)) {
 		return false
 	}
+	if version := apiVersion(data); version != "" {
+		return strings.HasPrefix(version, "kamino.dev/")
+	}
+	return ours.Match(data)
+}
+
+// apiVersion is that of a document; empty where it is not YAML or has none.
+func apiVersion(data []byte) string {
 	var document struct {
 		APIVersion string `yaml:"apiVersion"`
 	}
-	if yaml.Unmarshal(data, &document) == nil {
-		return strings.HasPrefix(document.APIVersion, "kamino.dev/")
-	}
-	return ours.Match(data)
+	_ = yaml.Unmarshal(data, &document) // what is not YAML has none
+	return document.APIVersion
 }
 
 // NodeConfig is the part of type NodeConfigType, or a part without a type of its own, or the whole,
 // where that is a NodeConfig of ours; nil when there is none. Two are an error: nobody knows which
 // was meant.
-func (u UserData) NodeConfig() (found []byte, err error) {
+func (d Data) NodeConfig() (found []byte, err error) {
 	var damaged error
-	for i, p := range u {
+	for i, p := range d.parts {
 		typed := p.kind == NodeConfigType
 		switch {
 		case typed && p.err != nil:
@@ -310,14 +350,12 @@ func (u UserData) NodeConfig() (found []byte, err error) {
 	return found, nil
 }
 
-// canaryNonce is a comment in the part, for nodeadm or for this agent, that a canary's user data
-// has besides its pool's; aws/userdata.go writes it.
-var canaryNonce = regexp.MustCompile(`(?m)^# kamino-canary-nonce: ([0-9a-f]{16,128})$`)
+var canaryNonce = regexp.MustCompile(`(?m)^` + NonceComment + `([0-9a-f]{16,128})$`)
 
 // Nonce is the order that made this machine a canary; empty for others.
-func (u UserData) Nonce() string {
-	for _, p := range u {
-		if found := canaryNonce.FindSubmatch(p.data); found != nil && (p.kind == nodeadmType || p.kind == canaryType) {
+func (d Data) Nonce() string {
+	for _, p := range d.parts {
+		if found := canaryNonce.FindSubmatch(p.data); found != nil && (p.kind == NodeadmType || p.kind == CanaryType) {
 			return string(found[1])
 		}
 	}

@@ -65,7 +65,8 @@ type Watcher struct {
 	Health           string
 	Deadline, Settle time.Duration
 
-	told string // the annotation as it was written last
+	told   string // the annotation as it was written last
+	toldAt time.Time
 	// unread is since when the source cannot be read; zero: it can be.
 	unread time.Time
 }
@@ -108,6 +109,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 func (w *Watcher) Once(ctx context.Context) error {
 	state, err := firstboot.ReadState(w.Disk)
 	if err != nil {
+		w.reportUnread(ctx, state, err)
 		return err
 	}
 	w.comeBack(ctx)
@@ -215,8 +217,8 @@ func (w *Watcher) prepare(ctx context.Context, doc nodeconfig.Document, state fi
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.Generation <= state.Generation {
-		return nil, nil, fmt.Errorf("generation %d is not newer than %d, which is in force", c.Generation, state.Generation)
+	if err := state.Newer(c); err != nil {
+		return nil, nil, err
 	}
 	files, err := nodeconfig.Render(ctx, w.Disk, w.Host, c, false)
 	return c, files, err
@@ -401,10 +403,11 @@ func (w *Watcher) finish(ctx context.Context, state firstboot.State, doc nodecon
 	return nil
 }
 
-// StatusUnreadable of the annotation: the source cannot be read, so nobody knows what it offers.
+// StatusUnreadable of the annotation: the source cannot be read, so nobody knows what it offers, or
+// the state on the disk cannot.
 const StatusUnreadable = "Unreadable"
 
-// reportUnread writes to the Node's annotation that the source cannot be read. The state on the
+// reportUnread writes to the Node's annotation that the source, or the state, cannot be read. The state on the
 // disk stays: it is about documents.
 func (w *Watcher) reportUnread(ctx context.Context, state firstboot.State, cause error) {
 	if w.unread.IsZero() {
@@ -413,6 +416,10 @@ func (w *Watcher) reportUnread(ctx context.Context, state firstboot.State, cause
 	state.Status, state.Error, state.Offered, state.At = StatusUnreadable, cause.Error(), nil, w.unread
 	w.tell(ctx, state)
 }
+
+// tellAgain is after how long the annotation is written again: the Node may be another, which kubelet
+// registered after somebody had deleted it.
+const tellAgain = time.Hour
 
 // errorMost bounds the annotation's text of an error, in bytes.
 const errorMost = 1 << 10
@@ -429,7 +436,7 @@ func (w *Watcher) tell(ctx context.Context, state firstboot.State) {
 	}
 	data, err := json.Marshal(annotation{state.Generation, state.Status, cause, state.Hash, state.Offered, state.At.Format(time.RFC3339)})
 	text := string(data)
-	if err == nil && text == w.told {
+	if err == nil && text == w.told && w.Now().Sub(w.toldAt) < tellAgain {
 		return
 	}
 	if err == nil {
@@ -442,5 +449,5 @@ func (w *Watcher) tell(ctx context.Context, state firstboot.State) {
 		w.Log.Warn("the node's annotation was not written", "error", err)
 		return
 	}
-	w.told = text
+	w.told, w.toldAt = text, w.Now()
 }

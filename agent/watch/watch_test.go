@@ -211,6 +211,69 @@ func TestAPIServerAway(t *testing.T) {
 	}
 }
 
+// TestToldAnotherNode: somebody deletes the Node, and kubelet registers another, which has no
+// annotation.
+func TestToldAnotherNode(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, ""))
+	b.node.annotations = nil
+	b.now = b.now.Add(2 * time.Hour)
+	if b.once(); !strings.Contains(b.node.annotations[Annotation], `"status":"Applied"`) {
+		t.Errorf("annotation %v", b.node.annotations)
+	}
+}
+
+// TestStateUnreadable: the state on the disk is damaged. Nothing is applied, and the Node says why.
+func TestStateUnreadable(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, ""))
+	b.file(firstboot.StatePath, "")
+	b.userData = doc(2, "config: {maxPods: 50}")
+	if err := b.w.Once(t.Context()); err == nil || b.ran() != "" || b.with("maxPods: 50") {
+		t.Errorf("%v, ran %q", err, b.ran())
+	}
+	if text := b.node.annotations[Annotation]; !strings.Contains(text, `"status":"Unreadable"`) || !strings.Contains(text, "config.json") || !strings.Contains(text, "remove the file") {
+		t.Errorf("annotation %s", text)
+	}
+	if err := b.w.Disk.Remove(firstboot.StatePath); err != nil {
+		t.Fatal(err)
+	}
+	if s := b.once(); s.Status != "Applied" || s.Generation != 2 {
+		t.Errorf("without it: %+v", s)
+	}
+}
+
+// TestShareInTrial: the operator takes a generation away from this node while it is on trial there. A
+// share that is raised does not try a document again that this node has refused.
+func TestShareInTrial(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, "config: {maxPods: 20}"))
+	next := doc(2, "config: {maxPods: 99}")
+	b.userData = "share: 100\n" + next
+	ctx, cancel := context.WithCancel(t.Context())
+	b.onWait = func(int) { cancel() }
+	if err := b.w.Once(ctx); !errors.Is(err, context.Canceled) || !b.with("maxPods: 99") {
+		t.Fatalf("%v, kubelet's configuration %s", err, b.w.Disk.Text("var/lib/kubelet/config.yaml"))
+	}
+	b.onWait = nil
+	b.userData = "share: 0\n" + next
+	if s := b.once(); s.Status != "Waiting" || s.Generation != 1 || s.Trial != nil || b.with("maxPods: 99") || b.w.Disk.Exists(nodeconfig.FormerPath) {
+		t.Errorf("taken away: %+v", s)
+	}
+	b.healthy = func() bool { return !b.with("maxPods: 99") }
+	b.userData = "share: 100\n" + next
+	if s := b.once(); s.Status != "RolledBack" {
+		t.Errorf("given again: %+v", s)
+	}
+	_ = os.Remove(b.commands)
+	for _, share := range []string{"share: 0\n", "share: 100\n", ""} {
+		b.userData = share + next
+		if s := b.once(); s.Status != "RolledBack" || b.ran() != "" {
+			t.Errorf("%q: %+v after %q", share, s, b.ran())
+		}
+	}
+}
+
 // TestTold: a state of which the API server did not hear is told at the next look, and then no
 // more.
 func TestTold(t *testing.T) {
