@@ -316,56 +316,38 @@ func ownAddresses(ctx context.Context, t *testing.T, s *Stage) {
 }
 
 // updateInPlace changes the configuration of a living clone through ARM, tries to break it, and
-// interrupts the trials of good documents: the agent restarts, and in test-vm-all the machine.
+// interrupts the trials of good documents: the agent restarts, and in test-vm-all the machine. Each
+// part can be run without the others.
 func updateInPlace(ctx context.Context, t *testing.T, s *Stage) {
 	clone := s.Clone[0]
-	before, err := s.Inspect(ctx, clone)
-	if err != nil {
-		t.Fatal(err)
-	}
-	label := func(want string) func() (bool, error) {
-		return func() (bool, error) {
-			n, err := s.node(ctx, clone)
-			return err == nil && n.Labels["lab.kamino.dev/generation"] == want && isReady(n, time.Now().Add(-time.Minute)), err
-		}
-	}
-	if err := s.SetUserData(ctx, clone, s.UserData(2, map[string]string{"lab.kamino.dev/generation": "2"})); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.await(ctx, "the new label", label("2")); err != nil {
-		t.Fatal(err)
-	}
-	broken := s.join
-	broken.Endpoint = "https://10.1.0.254:1"
-	config := broken.document(3, map[string]string{"lab.kamino.dev/generation": "3"}) + "  config:\n    evictionHard: {\"no.such.signal\": \"1\"}\n"
-	if err := s.SetUserData(ctx, clone, encode(config)); err != nil {
-		t.Fatal(err)
-	}
-	err = s.await(ctx, "the refusal of broken user data", func() (bool, error) {
-		out, _, err := s.Run(ctx, clone, "cat /var/lib/kamino/config.json")
-		var exit *ExitError
-		if errors.As(err, &exit) {
-			return false, nil
-		}
-		var config firstboot.State
-		if err == nil {
-			err = json.Unmarshal([]byte(out), &config)
-		}
-		return config.Status == firstboot.StatusRolledBack, err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.await(ctx, "the former configuration", label("2")); err != nil {
-		t.Fatal(err)
-	}
-	interrupt := func(generation int, command string) {
-		want := strconv.Itoa(generation)
-		// Labels alone restart nothing, and need no trial.
-		config := s.join.document(generation, map[string]string{"lab.kamino.dev/generation": want}) + fmt.Sprintf("  config:\n    maxPods: %d\n", 50+generation)
-		if err := s.SetUserData(ctx, clone, encode(config)); err != nil {
+	inspect := func(t *testing.T) Identity {
+		t.Helper()
+		id, err := s.Inspect(ctx, clone)
+		if err != nil {
 			t.Fatal(err)
 		}
+		return id
+	}
+	offer := func(t *testing.T, userData string) {
+		t.Helper()
+		if err := s.SetUserData(ctx, clone, userData); err != nil {
+			t.Fatal(err)
+		}
+	}
+	labelled := func(t *testing.T, want string) {
+		t.Helper()
+		if err := s.await(ctx, "label "+want, func() (bool, error) {
+			n, err := s.node(ctx, clone)
+			return err == nil && n.Labels["lab.kamino.dev/generation"] == want && isReady(n, time.Now().Add(-time.Minute)), err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	interrupt := func(t *testing.T, generation int, command string) {
+		t.Helper()
+		want := strconv.Itoa(generation)
+		// Labels alone restart nothing, and need no trial.
+		offer(t, encode(s.join.document(generation, map[string]string{"lab.kamino.dev/generation": want})+fmt.Sprintf("  config:\n    maxPods: %d\n", 50+generation)))
 		for trial := false; !trial; {
 			// Each look is shorter than an SSH session may last.
 			out, _, err := s.Run(ctx, clone, "for i in $(seq 200); do [ -e /"+nodeconfig.FormerPath+" ] && { "+command+"; echo trial; exit; }; sleep 0.1; done")
@@ -373,23 +355,62 @@ func updateInPlace(ctx context.Context, t *testing.T, s *Stage) {
 				t.Fatal(err)
 			}
 		}
-		if err := s.await(ctx, "generation "+want+" after "+command, label(want)); err != nil {
+		labelled(t, want)
+	}
+	before := inspect(t)
+	t.Run("a good document", func(t *testing.T) {
+		offer(t, s.UserData(2, map[string]string{"lab.kamino.dev/generation": "2"}))
+		labelled(t, "2")
+	})
+	t.Run("a bad document", func(t *testing.T) {
+		broken := s.join
+		broken.Endpoint = "https://10.1.0.254:1"
+		former, err := s.node(ctx, clone)
+		if err != nil {
 			t.Fatal(err)
 		}
+		offer(t, encode(broken.document(3, map[string]string{"lab.kamino.dev/generation": "3"})+"  config:\n    evictionHard: {\"no.such.signal\": \"1\"}\n"))
+		if err := s.await(ctx, "the refusal of broken user data", func() (bool, error) {
+			state, err := s.configState(ctx, clone)
+			return state.Status == firstboot.StatusRolledBack, err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		labelled(t, former.Labels["lab.kamino.dev/generation"])
+	})
+	t.Run("the agent restarts in a trial", func(t *testing.T) {
+		interrupt(t, 4, "systemctl restart kamino-watch.service")
+		if after := inspect(t); before.BootID != after.BootID || before.MachineID != after.MachineID {
+			t.Error("the clone was rebooted or made anew")
+		}
+	})
+	t.Run("the machine restarts in a trial", func(t *testing.T) {
+		if os.Getenv("KAMINO_VM") != "all" {
+			t.Skip("make test-vm-all restarts the machine, too, which takes minutes")
+		}
+		interrupt(t, 5, "systemctl --no-block reboot")
+		if after := inspect(t); after.BootID == before.BootID || after.MachineID != before.MachineID {
+			t.Error("the clone did not restart, or was made anew")
+		}
+		if err := s.await(ctx, "the document to be in force", func() (bool, error) { // the state is written after the label
+			state, err := s.configState(ctx, clone)
+			return state.Generation == 5 && state.Status == firstboot.StatusApplied && state.Trial == nil, err
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// configState is what the agent of an instance keeps of its configuration; the zero value before there
+// is one, or where it cannot be read for now.
+func (s *Stage) configState(ctx context.Context, i emulator.Instance) (state firstboot.State, err error) {
+	out, _, err := s.Run(ctx, i, "cat /var/lib/kamino/config.json")
+	var exit *ExitError
+	if errors.As(err, &exit) {
+		return state, nil
 	}
-	interrupt(4, "systemctl restart kamino-watch.service")
-	after, err := s.Inspect(ctx, clone)
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &state)
 	}
-	if before.BootID != after.BootID || before.MachineID != after.MachineID {
-		t.Error("the clone was rebooted or made anew")
-	}
-	if os.Getenv("KAMINO_VM") != "all" {
-		return
-	}
-	interrupt(5, "systemctl --no-block reboot")
-	if again, err := s.Inspect(ctx, clone); err != nil || again.BootID == after.BootID {
-		t.Errorf("the clone did not restart: %v", err)
-	}
+	return state, err
 }
