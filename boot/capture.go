@@ -39,6 +39,9 @@ type Capture struct {
 	// to the kernel's start, or [FloatNowhere]; zero when they are. [Capture.Merge] ties them; it is
 	// not part of the document.
 	Floating Micros `json:"-"`
+	// NoStart tells that the record is a log without the beginning of a boot: its times count from its
+	// first line, and [Capture.Merge] does not know where to put them. It is not part of the document.
+	NoStart bool `json:"-"`
 }
 
 // FloatNowhere is the Floating of a record that does not know the wall clock either.

@@ -141,6 +141,29 @@ func TestCutLogs(t *testing.T) {
 	}
 }
 
+// TestRotatedLog: the boot is in the log before the last rotation. The lines since then are not put where
+// that boot began.
+func TestRotatedLog(t *testing.T) {
+	const later = "Jan 15 00:00:07 node-1 systemd[1]: Starting Rotate log files...\nJan 15 00:00:09 node-1 systemd[1]: Finished Rotate log files.\nJan 15 03:10:00 node-1 systemd[1]: Started kubelet: The Kubernetes Node Agent.\n"
+	for name, tc := range map[string]struct{ older, newer, want string }{
+		"the boot before":     {newerBoot + newerEnd, later, "without the beginning of a boot"},
+		"a boot that hangs":   {newerBoot, later, "without the beginning of a boot"},
+		"no boot at all":      {later, later, "without the beginning of a boot"},
+		"a boot in each":      {olderBoot, newerBoot + newerEnd, "records of two boots"},
+		"a chain of the boot": {"multi-user.target @44.309s\n└─kubelet.service @43.902s\n", later, "without the beginning of a boot"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := Dir(fstest.MapFS{"syslog": {Data: []byte(tc.newer)}, "syslog.1": {Data: []byte(tc.older)}})
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), `"syslog.1"`) {
+				t.Errorf("read with %v as %+v", err, c)
+			}
+		})
+	}
+	if c := parse(t, []byte(newerBoot+newerEnd+later)); c.Unit("kubelet.service").FirstStamps().Began() != 10*sec {
+		t.Errorf("both in one file: %+v", c.Unit("kubelet.service"))
+	}
+}
+
 // TestReportWithCatalog: sos of RHEL 7 and 8 has journalctl explain the messages.
 func TestReportWithCatalog(t *testing.T) {
 	c, err := Dir(fstest.MapFS{"sos_commands/logs/journalctl_--no-pager_--catalog_--boot": {Data: []byte(newerBoot + newerEnd)}, "sos_commands/logs/journalctl_--no-pager_--catalog_--boot_-1": {Data: []byte(olderBoot)}})

@@ -314,7 +314,7 @@ func (r *textLog) another(l logLine) bool {
 		return kernel && l.at < r.last || l.at+clockBack < r.last
 	case kernel:
 		return max(l.at-r.first, r.first-l.at) > sinceBoot
-	case l.manager() && strings.Contains(l.msg, " running in system mode"):
+	case l.manager() && strings.Contains(l.msg, systemMode):
 		return r.down
 	}
 	r.down = r.down || l.manager() && l.msg == "Shutting down."
@@ -324,6 +324,14 @@ func (r *textLog) another(l logLine) bool {
 func (l logLine) beginsKernel() bool {
 	return l.tag == "kernel" && strings.HasPrefix(l.msg, linuxVersion)
 }
+
+// beginsBoot tells whether a line is one of a boot's first.
+func (l logLine) beginsBoot() bool {
+	return l.beginsKernel() || l.manager() && strings.Contains(l.msg, systemMode)
+}
+
+// systemMode is in what PID 1 says first.
+const systemMode = " running in system mode"
 
 // host is the machine whose boot the lines are of, by what PID 1 and the kernel's first line are marked
 // with. The name may change in a boot, when the machine learns its own; one that comes again is another
@@ -460,6 +468,7 @@ func (r *textLog) capture() (*boot.Capture, error) {
 	c.Host.BootID = r.bootID
 	if !known && c.Manager.Userspace == 0 {
 		c.Manager.FromUserspace = true
+		c.NoStart = !slices.ContainsFunc(r.lines, logLine.beginsBoot)
 		c.Note("nothing in this log says when the kernel started: times count from its first line, which may be later than the boot")
 	}
 	if r.boots > 1 {
