@@ -141,6 +141,43 @@ func TestCutLogs(t *testing.T) {
 	}
 }
 
+// TestTextsInOneFile: who opens an issue pastes what several commands printed into it.
+func TestTextsInOneFile(t *testing.T) {
+	chain := "kubelet.service @8.100s\n└─systemd-networkd-wait-online.service @2.050s +5.001s\n"
+	for name, text := range map[string]string{"the journal first": newerBoot + newerEnd + "\n" + chain, "the journal last": "My boot:\n" + chain + "\n" + newerBoot + newerEnd} {
+		c := parse(t, []byte(text))
+		if u := c.Unit("kubelet.service"); u == nil || len(u.After) != 1 || u.Began() != 101e5 || c.Manager.Finish != 12*sec {
+			t.Errorf("%s: kubelet is %+v, manager %+v", name, u, c.Manager)
+		}
+	}
+	blame := "-- Boot Record 01 --\n     34.07100s (modules-final/config-package-update-upgrade-install)\n     00.50000s (init-local/other)\n\n1 boot records analyzed\n"
+	c := parse(t, []byte(cloudShow+blame))
+	if notes := strings.Join(c.Notes, " "); len(c.Spans) != 6 || len(c.Lengths) != 2 || strings.Contains(notes, "boots") || strings.Contains(notes, "left out") {
+		t.Errorf("%d spans, %d lengths, notes %q", len(c.Spans), len(c.Lengths), notes)
+	}
+	if _, err := Bytes([]byte(newerBoot + newerEnd + "Startup finished in 2s (kernel) + 50s (userspace) = 52s\n")); err == nil || !strings.Contains(err.Error(), "records of two boots") {
+		t.Errorf("texts of two boots: %v", err)
+	}
+}
+
+// TestLogWithoutHost: journalctl --no-hostname, and dmesg with priorities.
+func TestLogWithoutHost(t *testing.T) {
+	const dmesg = "P[    0.000000] Linux version 6.1.0\nP[    1.250000] systemd[1]: Starting a.service - A...\nP[    1.350000] systemd[1]: Started a.service - A.\nP[    2.000000] authpriv: x\n"
+	for name, text := range map[string]string{
+		"journal":    "Jan 14 08:00:00.000000 kernel: Linux version 6.1.0\nJan 14 08:00:01.250000 systemd[1]: Starting a.service - A...\nJan 14 08:00:01.350000 systemd[1]: Started a.service - A.\n",
+		"dmesg -x":   strings.ReplaceAll(dmesg, "P[", "daemon:notice: ["),
+		"dmesg -x ":  strings.ReplaceAll(dmesg, "P[", "kern  :info  : ["),
+		"dmesg -r":   strings.ReplaceAll(dmesg, "P[", "<30>["),
+		"dmesg -d":   strings.ReplaceAll(strings.ReplaceAll(dmesg, "P[", "["), "0]", "0 <    0.000000>]"),
+		"dmesg of 6": strings.ReplaceAll(strings.ReplaceAll(dmesg, "P[", "["), "0] ", "0][    T1] "),
+	} {
+		c := parse(t, []byte(text))
+		if u := c.Unit("a.service"); u == nil || u.Took() != 1e5 || u.Activating != 125e4 || c.Host.Name != "" {
+			t.Errorf("%s: %+v, host %q", name, u, c.Host.Name)
+		}
+	}
+}
+
 // TestRotatedLog: the boot is in the log before the last rotation. The lines since then are not put where
 // that boot began.
 func TestRotatedLog(t *testing.T) {

@@ -41,14 +41,20 @@ type analyzeRecord struct {
 // the last boot counts. Times of show count from cloud-init's first event; blame has lengths only.
 func readCloudInitText(data []byte) (*boot.Capture, error) {
 	r, boots, parts := &analyzeRecord{}, 0, 0
-	whole := r // the last record with the beginning of a boot
+	whole := r               // the last record with the beginning of a boot
+	blame := analyzeRecord{} // the last record of lengths, where the text has both
 	for line := range strings.SplitSeq(string(data), "\n") {
 		line = tidyLine(line)
 		if showRecord.MatchString(line) {
 			r, parts = &analyzeRecord{}, parts+1
 			continue
 		}
-		r.line(line)
+		if r.line(line); r != whole && len(whole.spans) > 0 && len(r.spans) == 0 && len(r.lengths) > 0 { // of the same boots
+			if blame.lengths = r.lengths; len(r.lengths) == 1 {
+				parts--
+			}
+			continue
+		}
 		if r != whole && (r.local() || len(r.spans) == 0 && len(r.lengths) > 0) {
 			whole, parts = r, 0
 			boots++
@@ -61,7 +67,7 @@ func readCloudInitText(data []byte) (*boot.Capture, error) {
 		return nil, errors.New("no stage and no module in it; print it anew with `cloud-init analyze show`")
 	}
 	whole.spans = slices.DeleteFunc(whole.spans, func(s boot.Span) bool { return s.Start == 0 }) // begun, and nothing after it
-	c := &boot.Capture{Spans: whole.spans, Lengths: whole.lengths, Sources: []string{"cloud-init-blame"}}
+	c := &boot.Capture{Spans: whole.spans, Lengths: append(whole.lengths, blame.lengths...), Sources: []string{"cloud-init-blame"}}
 	if len(c.Spans) > 0 {
 		c.Sources, c.Floating = []string{"cloud-init-show"}, boot.FloatNowhere
 		c.Note(boot.NoteFloating)

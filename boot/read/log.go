@@ -22,18 +22,17 @@ type stampForm struct {
 	mono   bool
 	year   bool // the stamp has a year and a zone
 	coarse bool // it may have whole seconds only
-	bare   bool // dmesg has it, too, where no host follows it
 }
 
 // stampForms are those of journalctl (short-monotonic, short-delta, short, short-precise, short-iso,
 // short-full, short-unix), of syslog (RFC 3164, RFC 5424 as rsyslog writes it) and of dmesg.
 var stampForms = []stampForm{
-	{name: "monotonic", mono: true, bare: true, pattern: &pattern{text: `^\[ *(\d{1,10})\.(\d{6})(?: <[^>\]]*>)?\](?:\[ *[TC]\d+\])? ?(.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "monotonic", mono: true, pattern: &pattern{text: `^\[ *(\d{1,10})\.(\d{6})(?: <[^>\]]*>)?\](?:\[ *[TC]\d+\])? ?(.*)$`}, read: func(p []string) (time.Time, error) {
 		s, err := strconv.ParseInt(p[0], 10, 64)
 		us, err2 := strconv.ParseInt(p[1], 10, 64)
 		return time.UnixMicro(s*1e6 + us), errors.Join(err, err2)
 	}},
-	{name: "ctime", coarse: true, bare: true, pattern: &pattern{text: `^\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] (.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "ctime", coarse: true, pattern: &pattern{text: `^\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] (.*)$`}, read: func(p []string) (time.Time, error) {
 		return time.Parse(time.ANSIC, p[0])
 	}},
 	{name: "short", coarse: true, pattern: &pattern{text: `^([\pL\d]{2,9})\.? ([ \d]?\d \d\d:\d\d:\d\d)(\.\d{1,9})? (.*)$`}, read: func(p []string) (time.Time, error) {
@@ -43,7 +42,7 @@ var stampForms = []stampForm{
 		}
 		return time.Parse("2006 1 _2 15:04:05", fmt.Sprintf("2000 %d %s%s", month, p[1], p[2])) // a leap year
 	}},
-	{name: "iso", coarse: true, year: true, bare: true, pattern: &pattern{text: `^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)([.,]\d{1,9})?(Z|[+-]\d\d:?\d\d) (.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "iso", coarse: true, year: true, pattern: &pattern{text: `^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)([.,]\d{1,9})?(Z|[+-]\d\d:?\d\d) (.*)$`}, read: func(p []string) (time.Time, error) {
 		zone := strings.Replace(strings.Replace(p[3], "Z", "+0000", 1), ":", "", 1)
 		return time.Parse("2006-01-02 15:04:05-0700", p[0]+" "+p[1]+strings.Replace(p[2], ",", ".", 1)+zone)
 	}},
@@ -66,17 +65,27 @@ var (
 	// dmesgSource is the same in the kernel's buffer, which has no host; the kernel's own lines have none.
 	dmesgSource = &pattern{text: `^([a-zA-Z0-9_.@()-]+)\[(\d+)\]: (.*)$`}
 	kernelStamp = &pattern{text: `^\[ *(\d{1,10})\.(\d{6})\](?:\[ *[TC]\d+\])? ?(.*)$`}
+	priority    = &pattern{text: `^(?:<\d{1,3}>|[a-z0-9]{3,8} *:[a-z]{3,6} *: )$`}
 	logHeader   = &pattern{text: `^-- (?:Logs begin|Journal begins|Boot|Reboot)\b.*--$`}
 	logBoot     = &pattern{text: `^-- (?:Reboot|Boot ([0-9a-f]{32})) --$`}
 	hostedLine  = &pattern{text: `^[^\s\[\]:]+ (?:kernel|[^\s\[:]+\[\d+\]): `}
 )
 
+// maxPriority bounds what dmesg writes before a stamp: "authpriv:notice: ".
+const maxPriority = 20
+
 // maxProse is how many lines without a stamp may stand before a log: a prompt, or what an issue says.
 const maxProse = 20
 
-// logTidy is a line as it was printed; a web page may have indented it, and a machine that died may
-// have left zeros before it.
-func logTidy(line string) string { return strings.TrimLeft(tidyLine(line), " \t\x00") }
+// logTidy is a line as it was printed; a web page may have indented it, a machine that died may have left
+// zeros before it, and dmesg -x or --raw a priority.
+func logTidy(line string) string {
+	line = strings.TrimLeft(tidyLine(line), " \t\x00")
+	if i := strings.IndexByte(line, '['); i > 0 && i < maxPriority && priority.MatchString(line[:i]) {
+		return line[i:]
+	}
+	return line
+}
 
 // logForm finds how a log's first line with a stamp begins.
 func logForm(head string) (stampForm, bool) {
@@ -186,12 +195,9 @@ func worthReading(line string) bool {
 	return kubeletMark(line) != "" || runtimeMark(line) != "" || linkMark(line) != ""
 }
 
-// hosted tells whether a host stands before the program. Of the forms that dmesg shares, one line that
-// has both tells it.
+// hosted tells whether a host stands before the program, as in all logs but dmesg and those of
+// journalctl --no-hostname. One line that has both tells it.
 func (f stampForm) hosted(head string) bool {
-	if !f.bare {
-		return true
-	}
 	bare := false
 	for line := range strings.SplitSeq(head, "\n") {
 		if m := f.pattern.Find(logTidy(line)); m != nil {
@@ -369,7 +375,7 @@ func (r *textLog) source(l *logLine, rest string) bool {
 		l.host, l.tag, l.pid, l.msg = m[1], m[2], m[3], m[4]
 		return true
 	}
-	l.tag, l.msg = "kernel", rest
+	l.tag, l.msg = "kernel", strings.TrimPrefix(rest, "kernel: ")
 	if m := dmesgSource.Find(rest); m != nil {
 		l.tag, l.pid, l.msg = m[1], m[2], m[3]
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"kamino.dev/kamino/boot"
 )
@@ -30,6 +31,8 @@ var (
 	record        = format{"capture", sniffCapture, readCapture}
 	journalExport = format{"journal", sniffJournalExport, readJournalExport}
 	cloudInitLog  = format{"cloud-init-log", sniffCloudInitLog, readCloudInitLog}
+	cloudInitText = format{"text of cloud-init analyze", sniffCloudInitText, readCloudInitText}
+	analyzeTexts  = format{"text of systemd-analyze", sniffAnalyzeText, readAnalyzeText}
 )
 
 // formats are tried in order; the sniffers exclude each other except where a comment says so.
@@ -43,9 +46,9 @@ func formats() []format {
 		record, // any other JSON object: its error names the schema
 		{boot.SourceShow, sniffShow, readShow},
 		cloudInitLog,
-		{"text of cloud-init analyze", sniffCloudInitText, readCloudInitText},
+		cloudInitText,
 		{"log", sniffLog, readLog},
-		{"text of systemd-analyze", sniffAnalyzeText, readAnalyzeText}, // last: it may stand among other text
+		analyzeTexts, // last: they may stand among other text
 	}
 }
 
@@ -65,7 +68,27 @@ func Bytes(data []byte) (*boot.Capture, error) {
 	if errors.Is(err, ErrUnknownFormat) {
 		return nil, explained(err, data)
 	}
-	return c, err
+	if err == nil && (slices.Contains(c.Sources, "log") || slices.Contains(c.Sources, "cloud-init-show") || slices.Contains(c.Sources, "cloud-init-blame")) {
+		err = besides(c, data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// besides adds what other commands printed into the same text, as people paste them into an issue.
+func besides(c *boot.Capture, data []byte) error {
+	for _, f := range []format{cloudInitText, analyzeTexts} {
+		more, err := as(data, f)
+		if err != nil || slices.Contains(c.Sources, more.Sources[0]) { // there is none, or it was read already
+			continue
+		}
+		if err := c.Merge(more); err != nil {
+			return fmt.Errorf("read the texts in one file: %w", err)
+		}
+	}
+	return nil
 }
 
 // Record reads a capture of kamino-agent. Whoever knows what he has is not linked with the other
