@@ -47,7 +47,7 @@ func KeepFormer(d *disk.Disk, files []File) error {
 		was := former{Path: f.Path, Unit: f.Unit}
 		data, err := d.ReadFile(f.Path, disk.Small)
 		if err == nil {
-			was.Was, was.Data, was.Mode = true, data, f.Mode
+			was.Was, was.Data, was.Mode = true, data, f.Mode&permissions(d, f.Path)
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("keep former configuration: %w", err)
 		}

@@ -88,7 +88,7 @@ func Write(d *disk.Disk, files []File) (Changes, error) {
 		if f.Data == nil {
 			err = d.Remove(f.Path)
 		} else {
-			err = d.WriteFile(f.Path, f.Data, f.Mode)
+			err = d.WriteFile(f.Path, f.Data, f.Mode&permissions(d, f.Path))
 		}
 		if err != nil {
 			return made, err
@@ -100,6 +100,14 @@ func Write(d *disk.Disk, files []File) (Changes, error) {
 	}
 	made.Units = inOrder(changed)
 	return made, nil
+}
+
+// permissions are those that a file has, all where there is none: what others may not read stays so.
+func permissions(d *disk.Disk, name string) fs.FileMode {
+	if info, err := d.Lstat(name); err == nil && info.Mode().IsRegular() {
+		return info.Mode().Perm()
+	}
+	return fs.ModePerm
 }
 
 // inOrder are the units to be restarted: containerd first, as kubelet talks to it.

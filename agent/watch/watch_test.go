@@ -361,6 +361,25 @@ func TestRollback(t *testing.T) {
 	}
 }
 
+// TestModes: kubelet's configuration that others may not read stays so, with a new generation and after
+// one that was taken back.
+func TestModes(t *testing.T) {
+	b := newBench(t)
+	at := filepath.Join(b.w.Disk.Dir(), "var/lib/kubelet/config.yaml")
+	b.start(doc(1, "config: {maxPods: 20}"))
+	if err := os.Chmod(at, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.healthy = func() bool { return !b.with("maxPods: 99") }
+	for i, kubelet := range []string{"config: {maxPods: 99}", "config: {maxPods: 30}"} {
+		b.userData = doc(2+i, kubelet)
+		s := b.once()
+		if info, err := os.Stat(at); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v, %v", s.Status, info.Mode(), err, s)
+		}
+	}
+}
+
 // TestFlapping: healthy for less than Settle is not healthy.
 func TestFlapping(t *testing.T) {
 	b := newBench(t)
