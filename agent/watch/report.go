@@ -69,15 +69,19 @@ func (w *Watcher) Report(ctx context.Context) {
 	}
 }
 
-// Freshness tells how far the disk is patched, when it starts and whenever that has changed, until
-// ctx ends.
+// Freshness tells how far the disk is patched, when it starts, whenever that has changed and once an
+// hour, until ctx ends.
 func (w *Watcher) Freshness(ctx context.Context) {
 	var told inventory.Facts
+	var at time.Time
 	for w.Node != nil {
+		if w.Now().Sub(at) >= tellAgain {
+			told = inventory.Facts{}
+		}
 		facts, err := w.freshness(ctx, told)
-		if err == nil {
-			told = facts
-		} else {
+		if err == nil && facts != told {
+			told, at = facts, w.Now()
+		} else if err != nil {
 			w.Log.Warn("the patch state of this node was not reported", "error", err)
 		}
 		if w.Wait(ctx, freshnessPause) != nil {

@@ -93,6 +93,25 @@ func TestNoReport(t *testing.T) {
 	}
 }
 
+// TestFreshnessAnotherNode: somebody deletes the Node, and kubelet registers another.
+func TestFreshnessAnotherNode(t *testing.T) {
+	b := newBench(t)
+	b.file("var/lib/dpkg/status", "Package: a\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	var told []int // in which pauses the annotation was there
+	b.onWait = func(n int) {
+		if b.node.annotations[FreshnessAnnotation] != "" {
+			told = append(told, n)
+		}
+		if b.node.annotations = nil; n == 10 {
+			cancel()
+		}
+	}
+	if b.w.Freshness(ctx); !slices.Equal(told, []int{1, 5, 9}) {
+		t.Errorf("told in pauses %v, want each hour", told)
+	}
+}
+
 // TestFreshness: a node tells how far it is patched, once, and again when that has changed or was
 // not heard.
 func TestFreshness(t *testing.T) {
