@@ -71,6 +71,8 @@ func (e *Engine) Restore(ctx context.Context, opts RestoreOptions) ([]Left, erro
 		if held := (*HeldError)(nil); errors.As(errs[i], &held) {
 			alone(found[i], held.Error()+": still active, left alone")
 		}
+		other, err := e.unexplained(ctx, pools[i])
+		found[i], errs[i] = append(found[i], other...), errors.Join(errs[i], err)
 	})
 	return append(left, slices.Concat(found...)...), errors.Join(errs...)
 }
@@ -105,9 +107,10 @@ func chooseLeft(all []leftPool, names []string) ([]leftPool, error) {
 
 // leftPool is a pool in which something may have been left.
 type leftPool struct {
-	id    PoolID
-	lease Lease
-	nodes []Node // that runs have
+	id     PoolID
+	lease  Lease
+	nodes  []Node // that runs have
+	others []Node
 }
 
 // urgent: somebody may wait for a donor of the pool.
@@ -152,6 +155,8 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 			p.nodes = append(p.nodes, n)
 		} else if b := n.blocked(); b != nil {
 			foreign = append(foreign, Left{Pool: id, Run: b.Run, Node: n.Name, What: "node is blocked " + b.String(), Reason: "needs a decision: " + b.Do()})
+		} else if n.Name != p.lease.Record.Donor {
+			p.others = append(p.others, n)
 		}
 	}
 	out := make([]leftPool, 0, len(pools))
@@ -160,6 +165,38 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 	}
 	slices.SortFunc(out, func(a, b leftPool) int { return strings.Compare(string(a.id), string(b.id)) })
 	return out, foreign, nil
+}
+
+// unexplained lists nodes whose machines are off or out of service, and that no run is known to have.
+// Where etcd was restored from a backup, or the lease deleted, this is all that a killed run may have
+// left; a person may have done it, too.
+func (e *Engine) unexplained(ctx context.Context, p leftPool) (left []Left, err error) {
+	holder, held := e.holder(), []Left(nil)
+	note := func(n Node, what, do string) Left {
+		return Left{Pool: p.id, Node: n.Name, What: what + ", and no run is known that did it", Reason: "needs a decision: unless a person wants it so, " + do}
+	}
+	for _, n := range p.others {
+		if !n.Ready {
+			in, failed := e.Provider.Instance(ctx, n.ProviderID)
+			if failed == nil && in.Power == PowerOff {
+				left = append(left, note(n, "machine is off", "start it in the cloud"))
+			} else if failed != nil && !errors.Is(failed, ErrNotFound) && !errors.Is(failed, ErrNotVisible) {
+				err = errors.Join(err, fmt.Errorf("read instance %s: %w", n.ProviderID, failed))
+			}
+		}
+		if holder == nil {
+			continue
+		}
+		switch how, failed := holder.Holding(ctx, Pool{ID: p.id, Name: p.id.Name()}, n.ProviderID); {
+		case failed != nil && !errors.Is(failed, ErrNotFound):
+			err = errors.Join(err, fmt.Errorf("read the state of instance %s in pool %s: %w", n.ProviderID, p.id.Name(), failed))
+		case how == InService: // Kamino has nothing out of service: else this would be Remains
+			holder, held = nil, nil
+		case how == Held:
+			held = append(held, note(n, "machine is out of service", "put it back in service in the cloud"))
+		}
+	}
+	return append(left, held...), err
 }
 
 // restorePool gives back what was left in one pool. A pool that lives is a *HeldError, with what

@@ -286,7 +286,7 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 	if former := r.held.replaced; former != r.held.cleared {
 		// Where somebody removed the donor's mark, nothing else leads to that run's pods.
 		return act(ActUnseal, "remove the pods of run "+former, func(ctx context.Context) error {
-			err := r.engine.Cluster.RemoveAgents(ctx, former, []Task{TaskSeal, TaskInventory})
+			err := r.engine.Cluster.RemoveAgents(ctx, former, agentTasks(r.held.before.Work == WorkPatch, true))
 			if err == nil {
 				r.held.cleared = former
 			}

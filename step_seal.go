@@ -405,11 +405,18 @@ var patchTasks = []Task{TaskCheck, TaskPatch, TaskReboot, TaskLook}
 
 // removeAgents deletes the pods that the run may have made.
 func (r *Run) removeAgents(ctx context.Context) error {
+	return r.engine.Cluster.RemoveAgents(ctx, r.held.run, agentTasks(r.patching(), r.held.givingBack))
+}
+
+// agentTasks are the tasks whose pods a run may have left, by whether it patches its node and
+// whether it ended before its time.
+func agentTasks(patches, ended bool) []Task {
 	tasks := []Task{TaskSeal, TaskInventory} // of a patch, too: somebody else's may have the name
-	if r.patching() {
-		tasks = append(tasks, patchTasks...)
-	} else if r.held.givingBack { // it may have ended between the question and the answer
-		tasks = append(tasks, TaskPackages)
+	switch {
+	case patches:
+		return append(tasks, patchTasks...)
+	case ended: // between the question for the packages and the answer
+		return append(tasks, TaskPackages)
 	}
-	return r.engine.Cluster.RemoveAgents(ctx, r.held.run, tasks)
+	return tasks
 }

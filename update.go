@@ -385,12 +385,14 @@ func (r *Run) giveBack(ctx context.Context, cause error) error {
 // as after a restore of etcd from a backup: nobody else would.
 func (r *Run) startForgotten(ctx context.Context) error {
 	rec := r.held.lease.Record
+	// Its seal pod may have been created after that, and would seal the disk under another run.
+	removed := r.engine.Cluster.RemoveAgents(context.WithoutCancel(ctx), r.held.run, agentTasks(r.patching(), true))
 	if rec.Donor == r.held.lost.Record.Donor {
-		return nil
+		return removed
 	}
 	r.held.before, r.held.lease = rec, nil
-	return r.exec(context.WithoutCancel(ctx), []Step{{Name: InStayOn, Does: "start the machine of this run, of which the run that holds the lease does not know",
-		Look: (*Run).lookForgotten, Limit: returnLimit, Stubborn: true}})
+	return errors.Join(removed, r.exec(context.WithoutCancel(ctx), []Step{{Name: InStayOn, Does: "start the machine of this run, of which the run that holds the lease does not know",
+		Look: (*Run).lookForgotten, Limit: returnLimit, Stubborn: true}}))
 }
 
 // lookForgotten starts a machine, and watches it for a while: one that is sealed switches itself

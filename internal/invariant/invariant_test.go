@@ -192,7 +192,7 @@ var broken = []struct {
 		a.Settled(late)
 	}},
 	{"I16", "an inventory's pod is left", func(a *Auditor) {
-		a.Settled(at(func(s *State) { rest(s); s.Surveys = []SealPod{{Run: "run", Node: "n0"}} }))
+		a.Settled(at(func(s *State) { rest(s); s.AgentPods = []SealPod{{Run: "run", Node: "n0"}} }))
 	}},
 	{"I17", "an earlier number", func(a *Auditor) {
 		m := made()

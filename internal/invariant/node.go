@@ -215,6 +215,9 @@ func oneDonor(a *Auditor, s *State) {
 				blocked++
 			}
 		}
+		if dropped, ok := a.dropped[p.ID]; ok && away == 2 && s.Now.Sub(dropped) <= forgottenBack {
+			away = 1 // the run that the lease forgot still starts its donor
+		}
 		if blocked > 1 || away > 1 {
 			a.Violate("I11", "pool %s has %d donors blocked, %d away", p.ID, blocked, away)
 		}

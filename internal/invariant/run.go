@@ -77,6 +77,9 @@ const lookAge = 10 * time.Second
 // forgottenLife is how long the snapshot of a run stays of which the lease knows nothing any more.
 const forgottenLife = 24 * time.Hour
 
+// forgottenBack is how long the donor may be away of a run that the lease has forgotten.
+const forgottenBack = 10 * time.Minute
+
 // nothingLeft: I16. Where a person deleted the lease, nobody can know whether the run of a snapshot
 // lives, so it stays for a day and is told.
 func nothingLeft(a *Auditor, s *State) {
@@ -92,8 +95,8 @@ func nothingLeft(a *Auditor, s *State) {
 	for _, p := range s.SealPods {
 		a.Violate("I16", "the seal pod of run %s is left on %s", p.Run, p.Node)
 	}
-	for _, p := range s.Surveys {
-		a.Violate("I16", "the inventory's pod of run %s is left on %s", p.Run, p.Node)
+	for _, p := range s.AgentPods {
+		a.Violate("I16", "a pod of run %s is left on %s", p.Run, p.Node)
 	}
 	for _, l := range s.Leases {
 		if l.Holder != "" {

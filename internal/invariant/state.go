@@ -12,7 +12,7 @@ type State struct {
 	Artifacts []Artifact
 	Leases    []Lease
 	SealPods  []SealPod
-	Surveys   []SealPod // the pods of inventories
+	AgentPods []SealPod // those of all other tasks
 	Pods      []Pod
 	Canaries  []Canary
 }

@@ -50,7 +50,7 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	w := a.w
 	s := into
 	s.Pools, s.Machines, s.Nodes, s.Artifacts = s.Pools[:0], s.Machines[:0], s.Nodes[:0], s.Artifacts[:0]
-	s.SealPods, s.Surveys, s.Pods, s.Canaries = s.SealPods[:0], s.Surveys[:0], s.Pods[:0], s.Canaries[:0]
+	s.SealPods, s.AgentPods, s.Pods, s.Canaries = s.SealPods[:0], s.AgentPods[:0], s.Pods[:0], s.Canaries[:0]
 	for _, c := range w.canaries {
 		s.Canaries = append(s.Canaries, invariant.Canary{Name: c.Name, Pool: string(c.pool), Run: c.Run})
 	}
@@ -87,11 +87,12 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 		}
 		s.SealPods = append(s.SealPods, invariant.SealPod{Run: run, Node: p.node, Failed: p.Failed})
 	}
-	for run, p := range w.surveys {
-		if p.node == worlds.NoNode {
-			continue
+	for _, pods := range []map[string]*simSealPod{w.surveys, w.patches} {
+		for run, p := range pods {
+			if p.node != worlds.NoNode {
+				s.AgentPods = append(s.AgentPods, invariant.SealPod{Run: run, Node: p.node, Failed: p.Failed})
+			}
 		}
-		s.Surveys = append(s.Surveys, invariant.SealPod{Run: run, Node: p.node, Failed: p.Failed})
 	}
 	for _, p := range w.pods {
 		s.Pods = append(s.Pods, invariant.Pod{Name: p.String(), Node: p.node, Stays: p.daemon || p.comes})

@@ -310,7 +310,9 @@ func (c simCluster) Preflight(context.Context, kamino.DrainOptions) ([]kamino.Do
 	return nil, nil
 }
 
-func (c simCluster) RehearseSeal(context.Context, kamino.Node, kamino.SealOrder) error { return nil }
+func (c simCluster) RehearseSeal(context.Context, kamino.Node, kamino.SealOrder) error {
+	return c.p.w.notAdmitted()
+}
 
 func (c simCluster) seal(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
 	w, run := c.p.w, order.Run
@@ -319,6 +321,9 @@ func (c simCluster) seal(ctx context.Context, node kamino.Node, order kamino.Sea
 			return fmt.Errorf("node %s: %w", node.Name, kamino.ErrNotFound)
 		}
 		c.p.auditSeal(node, run, invariant.Seal)
+		if err := w.notAdmitted(); err != nil {
+			return err
+		}
 		if w.sealPods[run] != nil {
 			return nil
 		}

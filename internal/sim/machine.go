@@ -39,6 +39,7 @@ type machine struct {
 	spares  int    // start requests that fail for want of capacity
 	fate    worlds.Fate
 	gone    bool
+	forger  bool           // its kubelet has forged a mark and fallen silent
 	model   int            // of its pool, that it was made by
 	held    kamino.Holding // "": in service
 	local   bool           // a claim is bound to a volume on its own disk

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"kamino.dev/kamino"
@@ -10,7 +11,7 @@ import (
 
 // powers are what those have done who have more rights than Kamino; it lasts until somebody mends
 // it.
-type powers struct{ revoked, locked, denied bool }
+type powers struct{ revoked, locked, denied, limited bool }
 
 // forbids is the answer to a call at the cloud that somebody does not allow.
 func (w *world) forbids(c call) error {
@@ -52,6 +53,21 @@ func (w *world) Own() {
 		}
 	})
 }
+
+// LimitPods implements worlds.World.
+func (w *world) LimitPods() { w.limited = true }
+
+// notAdmitted is the answer to the creation of a pod while a quota keeps it out.
+func (w *world) notAdmitted() error {
+	if !w.limited {
+		return nil
+	}
+	w.hit(cellLimited)
+	return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: "resourcequota", Why: "exceeded quota"}}}
+}
+
+// cellLimited: a quota kept a pod out.
+const cellLimited = "a pod that a quota keeps out"
 
 func (w *world) refusePool(why kamino.Refusal) {
 	p := w.pools[poolA]
@@ -181,3 +197,23 @@ func (w *world) repair() {
 		}
 	}
 }
+
+// decide is a person who reads what a restore leaves to a decision, and wants every machine of the
+// pool to work.
+func (w *world) decide(left []kamino.Left) {
+	for _, l := range left {
+		m, _ := w.donorOf(l.Node)
+		if m == nil || l.Done != "" || !strings.HasPrefix(l.Reason, "needs a decision: unless a person wants it so") {
+			continue
+		}
+		w.hit(cellDecided)
+		w.StartMachine(l.Node)
+		if p := w.pools[m.Pool]; m.held == kamino.Held {
+			m.held, p.capacity, p.suspended, p.revision = "", p.capacity+1, false, w.next()
+			w.happened("a person puts %s back in service", l.Node)
+		}
+	}
+}
+
+// cellDecided: a restore lists a machine that is off or out of service, and that no run is known to have.
+const cellDecided = "a machine that no run is known to have"

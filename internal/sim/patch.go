@@ -57,6 +57,9 @@ func (c simCluster) startPatch(ctx context.Context, node kamino.Node, task kamin
 		var policy struct{ Boot, Held string }
 		_ = json.Unmarshal(order.Patch, &policy)
 		w.judgePatch(n, run, task, policy.Held)
+		if err := w.notAdmitted(); err != nil {
+			return err
+		}
 		key := string(task) + " " + run
 		if pod := w.patches[key]; pod != nil {
 			if task == kamino.TaskReboot && pod.node != worlds.NoNode {
@@ -124,6 +127,9 @@ func (c simCluster) AskPackages(ctx context.Context, node kamino.Node, order kam
 		m := w.machineOf(w.nodes[node.Name])
 		if m == nil {
 			return fmt.Errorf("node %s: %w", node.Name, kamino.ErrNotFound)
+		}
+		if err := w.notAdmitted(); err != nil {
+			return err
 		}
 		pod := &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce}
 		w.patches[key] = pod

@@ -81,6 +81,7 @@ func (w *world) Forge(node string) {
 	if m, n := w.unmarked(node); m != nil {
 		w.forge(n.Name, kamino.Mark{Format: 1, Run: "forged", Pool: poolA, Instance: m.ID, VMID: m.VMID, BootID: m.bootID, Sealing: true})
 		w.silence(m)
+		m.forger = true
 	}
 }
 
@@ -170,12 +171,16 @@ func (w *world) forge(node string, m kamino.Mark) {
 func (w *world) unforge() {
 	for _, n := range w.nodes {
 		m := w.machineOf(n)
-		if !w.audit.judge.IsForged(n.Name, n.Annotations[kamino.AnnotationRun]) || m == nil {
+		forged := w.audit.judge.IsForged(n.Name, n.Annotations[kamino.AnnotationRun])
+		if m == nil || !forged && !m.forger {
 			continue
 		}
-		n.Annotations = maps.Clone(n.Annotations)
-		delete(n.Annotations, kamino.AnnotationRun)
-		w.changeNode(n)
+		m.forger = false
+		if forged {
+			n.Annotations = maps.Clone(n.Annotations)
+			delete(n.Annotations, kamino.AnnotationRun)
+			w.changeNode(n)
+		}
 		if !m.kubelet && m.Power == kamino.PowerOn && m.touched == "" {
 			w.booted(m)
 		}

@@ -21,6 +21,9 @@ func (c simCluster) survey(ctx context.Context, node kamino.Node, order kamino.S
 		asked := c.p.onNode(node, invariant.Survey)
 		asked.Run = run
 		w.audit.before(asked)
+		if err := w.notAdmitted(); err != nil {
+			return err
+		}
 		if w.surveys[run] != nil {
 			return nil
 		}

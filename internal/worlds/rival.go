@@ -39,6 +39,9 @@ type World interface {
 	// Conflict lets every eviction be answered with 409 for a while, as a webhook does during a
 	// failover, or a budget that changes all the time.
 	Conflict(d time.Duration)
+	// LimitPods keeps every new pod out of Kamino's namespace, as a ResourceQuota does, until somebody
+	// mends it.
+	LimitPods()
 	// Forge is a kubelet that writes a mark of a run that never was, and falls silent.
 	Forge(node string)
 	DeletePods() // those that Kamino has made, by a person
@@ -161,6 +164,7 @@ var powers = []Rival{
 	}},
 	{Name: "the original script has a snapshot of the donor", Column: "8", Act: onDonor(World.Script)},
 	{Name: "somebody else's pods have the names of the run's", Column: "11", Act: func(w World, _, _ string) { w.Squat() }},
+	{Name: "a quota keeps pods out of Kamino's namespace", Column: "15", Same: true, Rows: []string{"S0", "S2", "S4", "S5"}, Act: func(w World, _, _ string) { w.LimitPods() }},
 	{Name: "a node forges a mark", Column: "11", Act: func(w World, _, other string) { w.Forge(other) }},
 }
 

@@ -123,7 +123,7 @@ func (w *World) readPods() error {
 	if err != nil {
 		return err
 	}
-	w.state.SealPods, w.state.Surveys, w.state.Pods = nil, nil, nil
+	w.state.SealPods, w.state.AgentPods, w.state.Pods = nil, nil, nil
 	for i := range list.Items {
 		p := &list.Items[i]
 		if p.Spec.NodeName == worlds.NoNode { // somebody else's: what of it is left is nobody's debt
@@ -135,10 +135,11 @@ func (w *World) readPods() error {
 		}
 		if agentPod.MatchString(p.Name) { // of those that look only
 			run := agentPod.ReplaceAllString(p.Name, "")
-			w.state.Surveys = append(w.state.Surveys, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
+			w.state.AgentPods = append(w.state.AgentPods, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
 			continue
 		}
-		if strings.HasPrefix(p.Name, patchPrefix) {
+		if run, ok := strings.CutPrefix(p.Name, patchPrefix); ok {
+			w.state.AgentPods = append(w.state.AgentPods, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
 			continue
 		}
 		owner := metav1.GetControllerOf(p)

@@ -299,6 +299,24 @@ func (w *World) Conflict(d time.Duration) {
 	w.conflicts = w.clock.Now().Add(d)
 }
 
+// limitName is the quota that keeps pods out of Kamino's namespace.
+const limitName = "no-pods"
+
+// LimitPods implements worlds.World. The controller that counts is not here: the status is written as
+// it would write it.
+func (w *World) LimitPods() {
+	quotas := w.station.admin.CoreV1().ResourceQuotas(kamino.SystemNamespace)
+	none := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
+	quota, err := quotas.Create(w.ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: limitName}, Spec: corev1.ResourceQuotaSpec{Hard: none}}, metav1.CreateOptions{})
+	if err == nil {
+		quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none}
+		_, err = quotas.UpdateStatus(w.ctx, quota, metav1.UpdateOptions{})
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		w.check("create quota", err)
+	}
+}
+
 // CutAPI implements worlds.World.
 func (w *World) CutAPI(d time.Duration) {
 	w.mu.Lock()
@@ -611,6 +629,7 @@ func (w *World) mend() {
 	w.budgetAllows(1)
 	w.SlowWrites(0)
 	w.gitOps.Store(false)
+	w.check("delete quotas", w.station.dropQuotas(w.ctx))
 	w.fillLease(func(int) any { return nil })
 	w.allowed()
 	w.unforge()
