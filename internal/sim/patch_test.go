@@ -219,7 +219,8 @@ var patchStories = []struct {
 			})
 			p := w.update(options("a-0"))
 			if m := w.machineOf(n); len(left) > 0 && m.working != "" {
-				w.audit.settled() // who removed the block examines the node
+				w.DeletePods() // who removed the block examines the node, and removes them
+				w.audit.settled()
 				if wrong := w.audit.violations; len(wrong) > 0 || p.err == nil || !strings.Contains(p.err.Error(), left[0].String()) {
 					return cmp.Or(strings.Join(wrong, "; "), fmt.Sprintf("killed after call %d: %v", at, p.err))
 				}
