@@ -133,7 +133,7 @@ func (c *Capture) Merge(o *Capture) error {
 		return fmt.Errorf("merge captures: %w", err)
 	}
 	if c.NoStart || o.NoStart {
-		return errors.New("merge captures: a log without the beginning of a boot, whose times nothing ties to another record; leave it out, or put the lines of the log before it into the same file")
+		return errors.New("merge captures: a log without the beginning of a boot, whose times nothing ties to another record; omit it, or put the lines of the log before it into the same file")
 	}
 	switch mine, theirs := c.bySystemd(), o.bySystemd(); {
 	case mine && !theirs:
