@@ -31,12 +31,8 @@ func TestBenchInventory(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(run, syscall.MNT_DETACH) })
 	// The processor's seconds tell more than the clock's on a machine that does other things as
-	// well. The program itself: this test's own binary is larger, and so is the memory in which it
-	// lies.
-	program := filepath.Join(t.TempDir(), "kamino-agent")
-	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "../cmd/kamino-agent").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	// well.
+	program := buildAgent(t)
 	look := func() (seconds, megabytes, processor float64) {
 		cmd := exec.Command(program, "verify", "--inventory", "--root", root)
 		started := time.Now()
@@ -73,10 +69,7 @@ func TestBenchUnknown(t *testing.T) {
 	root := t.TempDir()
 	copyTree(t, "testdata/bases/debian12-kubeadm", root)
 	writeFile(t, filepath.Join(root, "etc/kamino/seal.yaml"), "apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\nverify: {unknown: report}\n")
-	program := filepath.Join(t.TempDir(), "kamino-agent")
-	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "../cmd/kamino-agent").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	program := buildAgent(t)
 	for i := range 120_000 {
 		name := filepath.Join(root, fmt.Sprintf("srv/application/data/%03d/%06d.txt", i/200, i))
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, fmt.Appendf(nil, "line %d of a file that nothing explains\n", i), 0o644)); err != nil {

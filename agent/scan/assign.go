@@ -201,9 +201,10 @@ func spaces(data []byte, i int) int {
 
 func isKeyByte(c byte) bool { return isWord(c) || c == '.' }
 
+var separators = strings.NewReplacer("_", "", "-", "", ".", "")
+
 func normalKey(key []byte) string {
-	text := strings.ToLower(string(key))
-	text = strings.NewReplacer("_", "", "-", "", ".", "").Replace(text)
+	text := separators.Replace(strings.ToLower(string(key)))
 	for _, tail := range []string{"base64", "b64", "value", "text", "plain", "string", "clear"} {
 		text = strings.TrimSuffix(text, tail)
 	}

@@ -14,6 +14,8 @@ const (
 	// Lines between these lengths may be lines of a longer text: programs break base64 at 64 and 76
 	// characters (RFC 7468, RFC 2045).
 	base64Short, base64Long = 32, 128
+	// Something compressed, and an archive or a text in wide characters, have at least as many.
+	packedLeast, archiveLeast = 24, 22
 	// textLeast is how many printable characters in a row make decoded bytes a text.
 	textLeast = 12
 )
@@ -88,15 +90,21 @@ func (m *matcher) unfoldOne(data []byte, start, end int, base int64, where strin
 	// characters on.
 	packed := packedSince(mem.values)
 	for phase := range 4 {
-		mem.plain = sextetBytes(mem.values[min(phase, len(mem.values)):], mem.plain)
+		values := mem.values[min(phase, len(mem.values)):]
+		secret := phase == 0 && mayBeSecret(values)
+		archive := phase == 0 && packed < 0 && len(values) >= archiveLeast
+		if !secret && !archive && !encodesLine(values) {
+			continue // most words are no base64: they are not decoded
+		}
+		mem.plain = sextetBytes(values, mem.plain)
 		plain := mem.plain
-		if phase == 0 {
+		if secret {
 			if h, ok := decodedSecret(data, start, end, plain); ok {
 				found(h)
 			}
-			if packed < 0 && mayBePacked(plain) {
-				packed = 0
-			}
+		}
+		if archive && mayBePacked(plain) {
+			packed = 0
 		}
 		if !hasText(plain) {
 			continue
@@ -118,7 +126,7 @@ func (m *matcher) unfoldOne(data []byte, start, end int, base int64, where strin
 		})
 	}
 	// A path may have been before what is all of a text.
-	if i := bytes.LastIndexByte(mem.values, sextets['/']) + 1; i > 0 && len(mem.values)-i >= base64Least {
+	if i := bytes.LastIndexByte(mem.values, sextets['/']) + 1; i > 0 && len(mem.values)-i >= base64Least && mayBeSecret(mem.values[i:]) {
 		mem.plain = sextetBytes(mem.values[i:], mem.plain)
 		if h, ok := decodedSecret(data, start, end, mem.plain); ok {
 			found(h)
@@ -145,8 +153,7 @@ func (in *inside) unpackText(from int, where string, depth int) {
 
 // packedSince is where in a text something packed begins; -1: nowhere.
 func packedSince(values []byte) int {
-	const least = 24 // characters: no packed text is as short
-	if len(values) >= least {
+	if len(values) >= packedLeast {
 		for _, sign := range packedSigns {
 			if i := bytes.Index(values, sign); i >= 0 {
 				return i
@@ -159,8 +166,7 @@ func packedSince(values []byte) int {
 // mayBePacked reports whether bytes may be an archive without compression or a text in wide
 // characters: both have zeros, but for the header of cpio.
 func mayBePacked(plain []byte) bool {
-	const least = 16
-	return len(plain) >= least && (isCPIO(plain) || bytes.IndexByte(plain[:min(len(plain), 512)], 0) >= 0)
+	return isCPIO(plain) || bytes.IndexByte(plain[:min(len(plain), 512)], 0) >= 0
 }
 
 var (
@@ -298,6 +304,48 @@ func sextetBytes(values, plain []byte) []byte {
 		plain[at+1] = values[1]<<4 | values[2]>>2
 	}
 	return plain
+}
+
+// sextetByte is byte i of sextetBytes(values).
+func sextetByte(values []byte, i int) byte {
+	at := i / 3 * 4
+	switch i % 3 {
+	case 0:
+		return values[at]<<2 | values[at+1]>>4
+	case 1:
+		return values[at+1]<<4 | values[at+2]>>2
+	}
+	return values[at+2]<<6 | values[at+3]
+}
+
+// encodesLine is hasText of sextetBytes(values).
+func encodesLine(values []byte) bool {
+	n := len(values) * 3 / 4
+	for from := 0; from+textLeast <= n; {
+		i := from + textLeast - 1
+		for i >= from && printable(sextetByte(values, i)) {
+			i--
+		}
+		if i < from {
+			return true
+		}
+		from = i + 1
+	}
+	return false
+}
+
+// mayBeSecret reports whether sextetBytes(values) begins as a binary key does, or is a text.
+func mayBeSecret(values []byte) bool {
+	n := len(values) * 3 / 4
+	if n > 0 && (sextetByte(values, 0) == derSequence || sextetByte(values, 0) == 'o') {
+		return true
+	}
+	for i := range n {
+		if !printable(sextetByte(values, i)) {
+			return false
+		}
+	}
+	return true
 }
 
 // hasText reports whether bytes contain a text.

@@ -240,6 +240,25 @@ func TestBase64Raw(t *testing.T) {
 	}
 }
 
+// TestSextets: what is asked of a text before it is decoded is what is true of it decoded.
+func TestSextets(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200_000 {
+		values := make([]byte, random.IntN(60))
+		for i := range values {
+			if values[i] = byte(random.IntN(64)); random.IntN(3) > 0 && i%4 == 0 {
+				values[i] = 8 + values[i]%23 // the first of three letters
+			}
+		}
+		plain := sextetBytes(values, nil)
+		text, secret := hasText(plain), !slices.ContainsFunc(plain, func(c byte) bool { return !printable(c) })
+		secret = secret || plain[0] == derSequence || plain[0] == 'o'
+		if encodesLine(values) != text || mayBeSecret(values) != secret {
+			t.Fatalf("%v is %q: a line %v, a secret %v", values, plain, !text, !secret)
+		}
+	}
+}
+
 // FuzzBase64: whatever is around a text in base64, it is found, and nothing breaks.
 func FuzzBase64(f *testing.F) {
 	for _, text := range carried {
