@@ -104,7 +104,7 @@ func networkingRules() []Rule {
 			Why: "two machines with one DHCP identity get one lease"},
 		{ID: "networkmanager-secret", Group: group, Action: Remove, Phase: Donor, Secret: true, Paths: []string{"/var/lib/NetworkManager/secret_key"},
 			Why: "key from which stable addresses and DHCP identities are derived"},
-		{ID: "resolv-conf", Group: group, Action: Edit, Phase: Donor, Change: dropAzureSearch, Paths: []string{"/etc/resolv.conf"},
+		{ID: "resolv-conf", Group: group, Action: Edit, Phase: Donor, Change: dropAzureSearch, Paths: []string{"/etc/resolv.conf", "/etc/.resolv.conf.systemd-resolved.bak"},
 			Why: "search domain of the donor's virtual network"},
 		{ID: "iscsi", Group: group, Action: Remove, Phase: Donor, Paths: []string{"/etc/iscsi/initiatorname.iscsi"},
 			Why: "two initiators of one name corrupt a LUN; the first boot makes a new one"},
