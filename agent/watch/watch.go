@@ -342,14 +342,20 @@ func (w *Watcher) restart(ctx context.Context, units []string) error {
 // forbidden.
 func (w *Watcher) adopt(ctx context.Context, former firstboot.State, doc nodeconfig.Document, c *nodeconfig.NodeConfig) error {
 	state := firstboot.Applied(doc, c, w.Now())
+	// Until the Node is changed, it may have the labels of both documents, and has the former taints.
+	// The document is in force: the agent may die while the API server is asked.
+	pending := state
+	pending.Pending, pending.Taints = true, former.Taints
+	pending.Labels = slices.Compact(slices.Sorted(slices.Values(slices.Concat(state.Labels, former.Labels))))
+	if err := firstboot.WriteState(w.Disk, pending); err != nil {
+		return err
+	}
 	if err := w.change(ctx, former, c); err != nil {
 		w.Log.Warn("the node's object was not changed", "error", err)
-		state.Error = err.Error()
-		if state.Pending = !errors.Is(err, nodeapi.ErrForbidden); state.Pending {
-			// The Node may have the labels of both documents, and has the former taints.
-			state.Labels = slices.Compact(slices.Sorted(slices.Values(slices.Concat(state.Labels, former.Labels))))
-			state.Taints = former.Taints
+		if !errors.Is(err, nodeapi.ErrForbidden) {
+			state = pending
 		}
+		state.Error = err.Error()
 	}
 	if err := firstboot.WriteState(w.Disk, state); err != nil {
 		return err

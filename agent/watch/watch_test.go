@@ -319,6 +319,37 @@ func TestNodeIsChangedLater(t *testing.T) {
 	}
 }
 
+// dying is a Node in whose change the agent is killed.
+type dying struct{ Node }
+
+func (dying) Label(context.Context, map[string]string, []string) error { panic("killed") }
+
+// TestKilledWhileTheNodeIsChanged: the trial has ended well, and the API server takes long to answer.
+// However often the agent is killed meanwhile, that is not held against the document.
+func TestKilledWhileTheNodeIsChanged(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, "labels: {tier: web}"))
+	b.userData = doc(2, "config: {maxPods: 50}, labels: {zone: a}")
+	b.w.Node = func(context.Context) (Node, error) { return dying{&b.node}, nil }
+	for range 3 {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the node was not changed")
+				}
+			}()
+			_ = b.w.Once(t.Context()) // it dies
+		}()
+		if s, err := firstboot.ReadState(b.w.Disk); err != nil || s.Generation != 2 || s.Status != "Applied" || !s.Pending {
+			t.Errorf("generation 2 is in force: %+v, %v", s, err)
+		}
+	}
+	b.w.Node = func(context.Context) (Node, error) { return &b.node, nil }
+	if s := b.once(); s.Generation != 2 || s.Status != "Applied" || s.Pending || b.node.labels["zone"] != "a" || !slices.Equal(b.node.removed, []string{"tier"}) || !b.with("maxPods: 50") {
+		t.Errorf("%+v; the node has %+v", s, b.node)
+	}
+}
+
 // TestFirstAndLastLabels: where the image's own unit starts kubelet rightly, the first label brings
 // a drop-in and the last takes it away. Neither is a reason to restart kubelet.
 func TestFirstAndLastLabels(t *testing.T) {
