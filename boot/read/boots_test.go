@@ -1,6 +1,7 @@
 package read
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -114,6 +115,7 @@ func TestCutLogs(t *testing.T) {
 	for name, text := range map[string]string{
 		"cut within a line":      "ta from DataSourceAzure\nTraceback (most recent call last):\n" + cloudText,
 		"written by PowerShell":  utf16Of(cloudText),
+		"written by rsyslog":     regexp.MustCompile(`(?m)^(\S+) (\S+),(\d+) - `).ReplaceAllString(cloudText, "${1}T${2}.${3}456+00:00 node-1 [CLOUDINIT] "),
 		"its end lost":           cloudText + "2026-01-14 09:10:14,000 - util.py[DEB",
 		"zeros where it was cut": strings.Repeat("\x00", 100) + "\n" + cloudText,
 	} {

@@ -48,9 +48,9 @@ var (
 	cloudSource = regexp.MustCompile(`Loaded datasource (\w+)`)
 )
 
-// cloudOwn is how a line of cloud-init's own log begins; Amazon Linux 2 writes it by syslog. The
-// machine's other logs have lines of cloud-init as well.
-var cloudOwn = regexp.MustCompile(`^(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3} - |[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d [^\n]*\.py\[[A-Z]+\]: )`)
+// cloudOwn is how a line of cloud-init's own log begins; Amazon Linux 2 writes it by syslog, rsyslog with
+// either stamp. The machine's other logs have lines of cloud-init as well.
+var cloudOwn = regexp.MustCompile(`^(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3} - |(?:[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,6}(?:Z|[+-]\d\d:\d\d)) [^\n]*\.py\[[A-Z]+\]: )`)
 
 // begun tells whether the first line with a stamp is one of cloud-init's own log. Before it may stand
 // the end of a line: a log is cut where it is rotated.
