@@ -127,6 +127,9 @@ func runSeal(ctx context.Context, e *env, args []string) error {
 
 // options collects the configuration and what identifies the donor.
 func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, error) {
+	if d.Exists(nodeconfig.FormerPath) {
+		return seal.Options{}, fmt.Errorf("seal: a configuration is on trial on this node, or could not be taken back (/%s): it would be in the image; wait, and see journalctl -u kamino-watch; nothing was changed", nodeconfig.FormerPath)
+	}
 	config, err := v.configure(d)
 	if err != nil {
 		return seal.Options{}, err

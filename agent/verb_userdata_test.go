@@ -74,3 +74,18 @@ func TestUserDataRefusesAsTheAgent(t *testing.T) {
 		})
 	}
 }
+
+// TestNoSealInTrial: the files of a document on trial are no image's.
+func TestNoSealInTrial(t *testing.T) {
+	for _, args := range [][]string{{"--dry-run"}, {"--run", "r1"}} {
+		d, h := donor(t)
+		if err := d.WriteFile(nodeconfig.FormerPath, []byte("[]"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		code := MainOn(t.Context(), h, append([]string{"seal", "--root", d.Dir(), "--join", "fresh"}, args...), &out, &out)
+		if code != 1 || !strings.Contains(out.String(), "a configuration is on trial") || !d.Exists(nodeconfig.FormerPath) || !d.Exists("etc/machine-id") {
+			t.Errorf("seal %v: exit code %d: %s", args, code, out.String())
+		}
+	}
+}
