@@ -30,7 +30,7 @@ type leaseHolder struct {
 	watched watchedLease
 	leased  time.Time // before the last successful write of the lease
 	lost    *Lease    // as it was when another run was found to have it; nil: it was not
-	remade  bool      // it was deleted or went back in time, and this run wrote it again
+	remade  time.Time // when this run wrote it again after it was deleted or went back in time; zero: never
 	written time.Time // after that write
 	late    deed      // the act whose announcement took too long to be acted on at once
 	// announcedOn is what the announced act is for, where there are several.
@@ -252,7 +252,7 @@ func (h *leaseHolder) remakeLease(ctx context.Context, next, cur Lease, why stri
 	now := h.engine.now()
 	got, err := h.store(ctx, next)
 	if err == nil {
-		*h.lease, h.leased, h.written, h.remade = got, now, h.engine.now(), true
+		*h.lease, h.leased, h.written, h.remade = got, now, h.engine.now(), now
 		h.warn(why)
 		return nil
 	}

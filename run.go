@@ -197,6 +197,10 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 		r.held.late = deed{next.act, next.on} // it is announced: the next look is soon enough for it
 		return waitUpTo(fmt.Sprintf("rereading state: writing the lease took %s", late.Round(time.Second)), r.engine.minPoll()), nil
 	}
+	if !r.held.remade.Before(looked) { // the marks may have gone back in time with it
+		r.held.late = deed{next.act, next.on}
+		return waitUpTo("rereading state: the lease had to be written again", r.engine.minPoll()), nil
+	}
 	r.held.late = deed{}
 	r.takes(s)
 	if next.act != ActDeleteSnapshot { // any other may change what is listed of versions

@@ -413,7 +413,7 @@ func (r *Run) lookForgotten(ctx context.Context) (Next, error) {
 // stayedOn looks at the donor of an adopted run once more before its lease is freed, and at the
 // marks of a run whose lease went back in time: they may have come back with it.
 func (r *Run) stayedOn(ctx context.Context) error {
-	if r.held.remade && r.donor.node.Name != "" && !r.held.givingBack {
+	if !r.held.remade.IsZero() && r.donor.node.Name != "" && !r.held.givingBack {
 		if err := r.exec(ctx, []Step{{Name: InReturn, Does: "remove the block and the protection if they came back", Look: (*Run).lookReturn, Limit: returnLimit, Stubborn: true}}); err != nil {
 			return err
 		}
