@@ -23,7 +23,7 @@ const (
 	// speed is how many times faster than published Azure the lab works.
 	speed = 600
 	// pools is how many scale sets there are: each run of a test takes one.
-	pools = 40
+	pools = 60
 )
 
 var (
