@@ -58,6 +58,13 @@ func TestControllerWatch(t *testing.T) {
 		return s.Next != nil && s.Next.Version == first && ready.Reason == v1alpha1.ReasonUnfit && strings.Contains(ready.Message, "kamino rollback --pool blue --to original")
 	})
 	shrink()
+	await(t, "the promotion and the bad nodes are told, and noted as told: what is on its way when a process ends, the next one repeats", func() string {
+		told := w.get("blue").Annotations[v1alpha1.AnnotationTold]
+		if len(strings.Fields(told)) < 2 {
+			return told
+		}
+		return ""
+	})
 	former.endsInOrder(t, heard)
 	w.patch("blue", `{"status":null}`, "status")
 	begin()
