@@ -367,8 +367,8 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 	}
 	d, err := time.ParseDuration(string(*spec.Watch))
 	left := d - w.now.Sub(w.view.Promoted)
-	ctx := r.runs.context()
-	if err != nil || ctx == nil {
+	leading := r.runs.context()
+	if err != nil || leading == nil {
 		return
 	}
 	if was, on := r.watches[pool]; on {
@@ -385,7 +385,7 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 	if left <= 0 {
 		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(leading)
 	r.watches[pool] = watching{prototype: name, version: st.Next, lasts: d, cancel: cancel}
 	promoted := kamino.PoolResult{Pool: pool, Name: st.Name, Result: &kamino.Result{Pool: pool, Version: st.Next, Changed: true}}
 	seen := *r.seen
@@ -399,10 +399,12 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 	r.runs.busy.Go(func() {
 		defer cancel()
 		err := seen.Watch(ctx, []kamino.PoolResult{promoted}, kamino.Watching{For: left, Proof: opts.Proof})
-		if err != nil && ctx.Err() == nil {
+		// A pass that sees the version withdrawn cancels the watch that is just about to say so.
+		proof := (*kamino.ProofError)(nil)
+		if judged := errors.As(err, &proof); err != nil && (ctx.Err() == nil || judged && leading.Err() == nil) {
 			r.opts.Log.Error("watch of new nodes ended", "prototype", name, "version", st.Next, "error", err, "hint", kamino.Hint(err))
 			r.runs.ended(name, pool.Name(), nil, err)
-			if proof := (*kamino.ProofError)(nil); !errors.As(err, &proof) { // a later pass watches it again
+			if !judged { // a later pass watches it again
 				r.unwatch(pool, st.Next)
 				return
 			}
