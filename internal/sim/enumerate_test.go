@@ -252,7 +252,7 @@ func TestSingleFaultsFirstRun(t *testing.T) {
 func TestSingleRivals(t *testing.T) {
 	for _, begin := range modes {
 		sites, _ := golden(t, begin)
-		play(t, encounters(begin, sites), append(rivalCells(), rivalLeaseDeleted))
+		play(t, encounters(begin, sites), append(rivalCells(), rivalLeaseDeleted, cellLimited))
 	}
 }
 

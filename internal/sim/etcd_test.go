@@ -26,7 +26,7 @@ func TestEtcdRestored(t *testing.T) {
 
 // TestEtcdRestoredAfterKill: the process of a run is killed at a write, and Kubernetes knows
 // nothing of the run afterwards. A restore, or the next update with another donor, finds the donor
-// by the snapshot of its disk; before there is one, nothing tells of it.
+// by the snapshot of its disk; before there is one, a restore leaves it to a decision.
 func TestEtcdRestoredAfterKill(t *testing.T) {
 	next := map[string]func(*world) *proc{
 		"restore": func(w *world) *proc { return w.restore() },
@@ -34,7 +34,7 @@ func TestEtcdRestoredAfterKill(t *testing.T) {
 	}
 	sites, _ := golden(t, aged)
 	for name, run := range next {
-		found := 0
+		found, decided := 0, 0
 		for _, s := range sites {
 			if !s.call.write || s.step == "image" { // what is being built stays somebody's for a day
 				continue
@@ -48,7 +48,8 @@ func TestEtcdRestoredAfterKill(t *testing.T) {
 			snapshot := w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))] != nil
 			off := m.Power == kamino.PowerOff
 			if off && !snapshot {
-				w.StartMachine("a-0") // a person
+				w.decide(w.restore().found)
+				decided += w.hits[cellDecided]
 			} else if off {
 				found++
 			}
@@ -66,6 +67,9 @@ func TestEtcdRestoredAfterKill(t *testing.T) {
 		}
 		if found == 0 {
 			t.Errorf("%s: no site with a snapshot and a donor that is off", name)
+		}
+		if decided == 0 {
+			t.Errorf("%s: no site where a restore leaves a donor to a decision", name)
 		}
 	}
 }
