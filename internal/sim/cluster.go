@@ -321,13 +321,10 @@ func (c simCluster) seal(ctx context.Context, node kamino.Node, order kamino.Sea
 			return fmt.Errorf("node %s: %w", node.Name, kamino.ErrNotFound)
 		}
 		c.p.auditSeal(node, run, invariant.Seal)
-		if err := w.notAdmitted(); err != nil {
+		pod, err := w.newPod(node.Name, order)
+		if err != nil || w.sealPods[run] != nil {
 			return err
 		}
-		if w.sealPods[run] != nil {
-			return nil
-		}
-		pod := &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce, policy: policySum(order.Policy)}
 		w.sealPods[run] = pod
 		w.happened("%s creates seal pod of %s", c.p.name, run)
 		w.runSeal(run, pod)

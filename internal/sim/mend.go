@@ -57,6 +57,14 @@ func (w *world) Own() {
 // LimitPods implements worlds.World.
 func (w *world) LimitPods() { w.limited = true }
 
+// newPod is a pod of an agent that is created on a node, or the answer of a quota that keeps it out.
+func (w *world) newPod(node string, order kamino.SealOrder) (*simSealPod, error) {
+	if err := w.notAdmitted(); err != nil {
+		return nil, err
+	}
+	return &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node, nonce: order.Nonce, policy: policySum(order.Policy)}, nil
+}
+
 // notAdmitted is the answer to the creation of a pod while a quota keeps it out.
 func (w *world) notAdmitted() error {
 	if !w.limited {

@@ -57,7 +57,8 @@ func (c simCluster) startPatch(ctx context.Context, node kamino.Node, task kamin
 		var policy struct{ Boot, Held string }
 		_ = json.Unmarshal(order.Patch, &policy)
 		w.judgePatch(n, run, task, policy.Held)
-		if err := w.notAdmitted(); err != nil {
+		pod, err := w.newPod(node.Name, order)
+		if err != nil {
 			return err
 		}
 		key := string(task) + " " + run
@@ -67,7 +68,6 @@ func (c simCluster) startPatch(ctx context.Context, node kamino.Node, task kamin
 			}
 			return nil
 		}
-		pod := &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce}
 		w.patches[key] = pod
 		w.happened("%s asks %s to %s", c.p.name, node.Name, task)
 		w.runPatch(key, pod, task, run, policy.Boot)
@@ -128,10 +128,10 @@ func (c simCluster) AskPackages(ctx context.Context, node kamino.Node, order kam
 		if m == nil {
 			return fmt.Errorf("node %s: %w", node.Name, kamino.ErrNotFound)
 		}
-		if err := w.notAdmitted(); err != nil {
+		pod, err := w.newPod(node.Name, order)
+		if err != nil {
 			return err
 		}
-		pod := &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce}
 		w.patches[key] = pod
 		boots := m.boots
 		w.after(4*time.Second, func() {

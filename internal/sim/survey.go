@@ -21,13 +21,10 @@ func (c simCluster) survey(ctx context.Context, node kamino.Node, order kamino.S
 		asked := c.p.onNode(node, invariant.Survey)
 		asked.Run = run
 		w.audit.before(asked)
-		if err := w.notAdmitted(); err != nil {
+		pod, err := w.newPod(node.Name, order)
+		if err != nil || w.surveys[run] != nil {
 			return err
 		}
-		if w.surveys[run] != nil {
-			return nil
-		}
-		pod := &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce}
 		w.surveys[run] = pod
 		w.happened("%s creates the inventory's pod of %s", c.p.name, run)
 		w.runSurvey(run, pod)

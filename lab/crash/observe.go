@@ -133,12 +133,8 @@ func (w *World) readPods() error {
 			w.state.SealPods = append(w.state.SealPods, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
 			continue
 		}
-		if agentPod.MatchString(p.Name) { // of those that look only
-			run := agentPod.ReplaceAllString(p.Name, "")
-			w.state.AgentPods = append(w.state.AgentPods, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
-			continue
-		}
-		if run, ok := strings.CutPrefix(p.Name, patchPrefix); ok {
+		if looks := agentPod.MatchString(p.Name); looks || strings.HasPrefix(p.Name, patchPrefix) {
+			run := strings.TrimPrefix(agentPod.ReplaceAllString(p.Name, ""), patchPrefix)
 			w.state.AgentPods = append(w.state.AgentPods, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
 			continue
 		}
