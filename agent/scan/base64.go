@@ -93,7 +93,8 @@ func (m *matcher) unfoldOne(data []byte, start, end int, base int64, where strin
 		values := mem.values[min(phase, len(mem.values)):]
 		secret := phase == 0 && mayBeSecret(values)
 		archive := phase == 0 && packed < 0 && len(values) >= archiveLeast
-		if !secret && !archive && !encodesLine(values) {
+		line := encodesLine(values)
+		if !secret && !archive && !line {
 			continue // most words are no base64: they are not decoded
 		}
 		mem.plain = sextetBytes(values, mem.plain)
@@ -106,7 +107,7 @@ func (m *matcher) unfoldOne(data []byte, start, end int, base int64, where strin
 		if archive && mayBePacked(plain) {
 			packed = 0
 		}
-		if !hasText(plain) {
+		if !line {
 			continue
 		}
 		if depth == deepest {
@@ -318,7 +319,7 @@ func sextetByte(values []byte, i int) byte {
 	return values[at+2]<<6 | values[at+3]
 }
 
-// encodesLine is hasText of sextetBytes(values).
+// encodesLine reports whether sextetBytes(values) contains a text.
 func encodesLine(values []byte) bool {
 	n := len(values) * 3 / 4
 	for from := 0; from+textLeast <= n; {
@@ -346,21 +347,6 @@ func mayBeSecret(values []byte) bool {
 		}
 	}
 	return true
-}
-
-// hasText reports whether bytes contain a text.
-func hasText(data []byte) bool {
-	for from := 0; from+textLeast <= len(data); {
-		i := from + textLeast - 1
-		for i >= from && printable(data[i]) {
-			i--
-		}
-		if i < from {
-			return true
-		}
-		from = i + 1
-	}
-	return false
 }
 
 func printable(c byte) bool { return c >= ' ' && c <= '~' || c == '\n' || c == '\r' || c == '\t' }

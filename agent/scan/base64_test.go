@@ -240,6 +240,21 @@ func TestBase64Raw(t *testing.T) {
 	}
 }
 
+// hasText reports whether bytes contain a text: what encodesLine must say before they are decoded.
+func hasText(data []byte) bool {
+	for from := 0; from+textLeast <= len(data); {
+		i := from + textLeast - 1
+		for i >= from && printable(data[i]) {
+			i--
+		}
+		if i < from {
+			return true
+		}
+		from = i + 1
+	}
+	return false
+}
+
 // TestSextets: what is asked of a text before it is decoded is what is true of it decoded.
 func TestSextets(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

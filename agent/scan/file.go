@@ -49,7 +49,7 @@ type seen struct {
 	bytes    int64
 	findings []Finding
 	count    map[string]int // of findings, by kind
-	more     map[string]int // of those that are not among them
+	more     map[string]int // findings that are not in the list, by kind
 	skipped  []string
 }
 

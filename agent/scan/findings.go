@@ -60,11 +60,15 @@ func (l *findings) settle() {
 	slices.SortFunc(l.list, func(a, b Finding) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Offset, b.Offset), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Detail, b.Detail))
 	})
-	l.list = slices.Compact(l.list)
-	n := min(len(l.list), MostFindings)
-	l.more += len(l.list) - n
-	clear(l.list[n:])
-	l.list = l.list[:n]
+	l.list = first(slices.Compact(l.list), MostFindings, &l.more)
+}
+
+// first cuts a list after n elements, and adds to more how many were cut off.
+func first[T any](list []T, n int, more *int) []T {
+	n = min(len(list), n)
+	*more += len(list) - n
+	clear(list[n:])
+	return list[:n]
 }
 
 // skipped collects what was not read, as findings does.
@@ -81,10 +85,7 @@ func (s *skipped) add(lines ...string) {
 
 func (s *skipped) settle() {
 	slices.Sort(s.list)
-	n := min(len(s.list), mostSkipped)
-	s.more += len(s.list) - n
-	clear(s.list[n:])
-	s.list = s.list[:n]
+	s.list = first(s.list, mostSkipped, &s.more)
 }
 
 // lines are the list, with a line that says how much is not in it.

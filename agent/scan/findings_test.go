@@ -47,8 +47,8 @@ func TestManyFindings(t *testing.T) {
 	}
 }
 
-// TestManyInOne: one file of any number of secrets is no burden, and hides none of another kind: in
-// its text, in texts in base64, in the members of an archive, and in what is allowed.
+// TestManyInOne: a file with any number of secrets costs no more memory, and these hide no secret of
+// another kind. The secrets stand in its text, in base64, in the members of an archive, or are allowed.
 func TestManyInOne(t *testing.T) {
 	const n = 20 * mostHits
 	text := bootstrapTokens(n)
@@ -91,7 +91,8 @@ func TestUncovered(t *testing.T) {
 	}
 }
 
-// TestManyUnread: as few files as that are named of those that cannot be read in full.
+// TestManyUnread: of the files that cannot be read in full a scan names mostSkipped, and counts the
+// others.
 func TestManyUnread(t *testing.T) {
 	tree := map[string]string{}
 	for i := range 3*mostSkipped + 7 {
