@@ -110,7 +110,7 @@ type leftPool struct {
 	id     PoolID
 	lease  Lease
 	nodes  []Node // that runs have
-	others []Node
+	others []Node // that no run is known to have
 }
 
 // urgent: somebody may wait for a donor of the pool.
@@ -171,7 +171,9 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 // Where etcd was restored from a backup, or the lease deleted, this is all that a killed run may have
 // left; a person may have done it, too.
 func (e *Engine) unexplained(ctx context.Context, p leftPool) (left []Left, err error) {
-	holder, held := e.holder(), []Left(nil)
+	r, held := e.newRun(Defaults()), []Left(nil)
+	r.pool = Pool{ID: p.id, Name: p.id.Name()}
+	holds := r.mayRelease()
 	note := func(n Node, what, do string) Left {
 		return Left{Pool: p.id, Node: n.Name, What: what + ", and no run is known that did it", Reason: "needs a decision: unless a person wants it so, " + do}
 	}
@@ -184,14 +186,14 @@ func (e *Engine) unexplained(ctx context.Context, p leftPool) (left []Left, err 
 				err = errors.Join(err, fmt.Errorf("read instance %s: %w", n.ProviderID, failed))
 			}
 		}
-		if holder == nil {
+		if !holds {
 			continue
 		}
-		switch how, failed := holder.Holding(ctx, Pool{ID: p.id, Name: p.id.Name()}, n.ProviderID); {
+		switch how, failed := r.holding(ctx, n.ProviderID); {
 		case failed != nil && !errors.Is(failed, ErrNotFound):
-			err = errors.Join(err, fmt.Errorf("read the state of instance %s in pool %s: %w", n.ProviderID, p.id.Name(), failed))
+			err = errors.Join(err, failed)
 		case how == InService: // Kamino has nothing out of service: else this would be Remains
-			holder, held = nil, nil
+			holds, held = false, nil
 		case how == Held:
 			held = append(held, note(n, "machine is out of service", "put it back in service in the cloud"))
 		}

@@ -385,7 +385,8 @@ func (r *Run) giveBack(ctx context.Context, cause error) error {
 // as after a restore of etcd from a backup: nobody else would.
 func (r *Run) startForgotten(ctx context.Context) error {
 	rec := r.held.lease.Record
-	// Its seal pod may have been created after that, and would seal the disk under another run.
+	// The run may have created its seal pod after the lease went back in time: it would seal the disk
+	// under the other run.
 	removed := r.engine.Cluster.RemoveAgents(context.WithoutCancel(ctx), r.held.run, agentTasks(r.patching(), true))
 	if rec.Donor == r.held.lost.Record.Donor {
 		return removed
