@@ -65,7 +65,7 @@ func TestPackagesInTurn(t *testing.T) {
 				var all sync.WaitGroup
 				for i := range 3 {
 					all.Go(func() {
-						time.Sleep(time.Duration(i) * 700 * time.Millisecond)
+						time.Sleep(time.Duration(i) * 700 * time.Millisecond) // on the virtual clock of synctest
 						n, _ := a.Node(t.Context(), "n")
 						list, err := (&Engine{Cluster: a}).askPackages(t.Context(), a, n)
 						if err != nil || len(list) != 1 {

@@ -63,11 +63,11 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 	return w.Run(ctx)
 }
 
-// alone keeps other watchers away from the disk until what it returns is closed: two would take back
-// each other's trials, and report what is not in force.
+// alone locks the disk's state until the lock is closed. Two watchers would take back each other's
+// trials, and report a document that is not in force.
 func alone(d *disk.Disk) (io.Closer, error) {
 	dir, err := os.Open(d.Host(path.Dir(firstboot.StatePath)))
-	if errors.Is(err, fs.ErrNotExist) { // there is no state to disagree about
+	if errors.Is(err, fs.ErrNotExist) { // no agent has written a state here
 		return io.NopCloser(nil), nil
 	}
 	if err != nil {

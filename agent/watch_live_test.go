@@ -110,7 +110,7 @@ func (l *live) kubelet() string {
 func (l *live) until(what string, is func(liveState) bool) {
 	l.t.Helper()
 	const most = time.Minute
-	for began := time.Now(); !is(l.state()); time.Sleep(5 * time.Millisecond) {
+	for began := time.Now(); !is(l.state()); time.Sleep(5 * time.Millisecond) { // the agent is another process
 		if time.Since(began) > most {
 			_ = l.agent.Process.Kill() // else it writes while the buffer is read
 			_ = l.agent.Wait()

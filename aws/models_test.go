@@ -16,7 +16,7 @@ import (
 // fails where the models are not compared with anything.
 func TestModels(t *testing.T) {
 	if _, err := wire.Models(); errors.Is(err, wire.ErrMissing) {
-		t.Skip(err)
+		t.Skip(err) // which names the package to install
 	} else if err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,7 @@ func TestSecondLook(t *testing.T) {
 	d := tree(t, files)
 	o := Options{Becomes: map[string][]byte{"etc/edited": []byte("host =\n")}, Agent: "1"}
 	for time.Since(newest(t, d)) <= racy { // what is younger counts as changed
-		time.Sleep(racy / 10)
+		time.Sleep(racy / 10) // the file system's clock goes on by itself
 	}
 	first := looked(t, d, o)
 	var saved bytes.Buffer

@@ -102,7 +102,8 @@ func Write(d *disk.Disk, files []File) (Changes, error) {
 	return made, nil
 }
 
-// permissions are those that a file has, all where there is none: what others may not read stays so.
+// permissions returns the permission bits of a file, or all bits where there is no file. A new version
+// of the file gets no others: who could not read it still cannot.
 func permissions(d *disk.Disk, name string) fs.FileMode {
 	if info, err := d.Lstat(name); err == nil && info.Mode().IsRegular() {
 		return info.Mode().Perm()

@@ -409,12 +409,12 @@ func (w *Watcher) finish(ctx context.Context, state firstboot.State, doc nodecon
 	return nil
 }
 
-// StatusUnreadable of the annotation: the source cannot be read, so nobody knows what it offers, or
-// the state on the disk cannot.
+// StatusUnreadable of the annotation: the agent cannot read the source, and so does not know what it
+// offers, or cannot read the state on the disk.
 const StatusUnreadable = "Unreadable"
 
-// reportUnread writes to the Node's annotation that the source, or the state, cannot be read. The state on the
-// disk stays: it is about documents.
+// reportUnread writes to the Node's annotation that the source, or the state, cannot be read. The
+// state on the disk stays: it is about documents.
 func (w *Watcher) reportUnread(ctx context.Context, state firstboot.State, cause error) {
 	if w.unread.IsZero() {
 		w.unread = w.Now().UTC()

@@ -392,8 +392,8 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// TestModes: kubelet's configuration that others may not read stays so, with a new generation and after
-// one that was taken back.
+// TestModes: a configuration of kubelet that others may not read keeps its permissions, when a new
+// generation is written and when a trial is taken back.
 func TestModes(t *testing.T) {
 	b := newBench(t)
 	at := filepath.Join(b.w.Disk.Dir(), "var/lib/kubelet/config.yaml")

@@ -39,7 +39,7 @@ func TestFirstSignalEnds(t *testing.T) {
 		if t.Context().Err() != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // the other process has its own clock
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
