@@ -1,7 +1,9 @@
 package read
 
 import (
+	"strings"
 	"testing"
+	"testing/fstest"
 	"unicode/utf8"
 
 	"kamino.dev/kamino/boot"
@@ -157,7 +159,58 @@ func FuzzLog(f *testing.F) {
 	f.Add([]byte(smallLog))
 	f.Add([]byte(smallDmesg))
 	f.Add([]byte("2026-01-14T08:00:05.123456+01:00 n systemd[1]: Finished x.mount - X.\n-- Boot 00000000000000000000000000000000 --\n"))
+	f.Add([]byte("<30>1 2026-01-14T08:00:05.123456Z n systemd 1 - [a b=\"\\\"]\"] \ufeffFinished x.mount - X.\n<6>1 - - kernel - - -\n<30>Jan 14 08:00:05 n systemd[1]: x\n"))
 	fuzzReaders(f, readLog)
+}
+
+// FuzzShow gives any text to the reader of what systemctl show prints.
+func FuzzShow(f *testing.F) {
+	f.Add([]byte(smallDump))
+	f.Add([]byte("Id=a\nNames=\"\\\nAfter=\"a b\n\nUserspaceTimestampMonotonic=1\nKernelTimestamp=Wed 2026-01-14 08:00:05 UTC\n"))
+	fuzzReaders(f, readShow)
+}
+
+// FuzzPlot gives any text to the readers of the picture of systemd-analyze plot and of its numbers.
+func FuzzPlot(f *testing.F) {
+	f.Add([]byte(smallPlot))
+	f.Add([]byte(smallPlotList))
+	fuzzReaders(f, readPlotSVG, readPlotJSON)
+}
+
+// FuzzJournal gives any bytes to the readers of the two forms in which journalctl prints whole entries.
+func FuzzJournal(f *testing.F) {
+	f.Add(exportFormat(nodeJournal()[1:4]))
+	f.Add(jsonFormat(nodeJournal()[1:4]))
+	f.Add([]byte("__MONOTONIC_TIMESTAMP=1\nMESSAGE\n\xff\xff\xff\xff\xff\xff\xff\x7fx\n\n"))
+	fuzzReaders(f, readJournalExport, readJournalJSON)
+}
+
+// FuzzReport: a report that somebody sent is read or refused, whatever is in its files.
+func FuzzReport(f *testing.F) {
+	f.Add([]byte(smallDump), []byte(smallPlot), []byte(smallLog), []byte(smallCloud), []byte("node-1\n"))
+	f.Add([]byte(""), []byte(""), []byte(smallDmesg), []byte(smallSyslog), []byte("\x1b[31m\n"))
+	f.Fuzz(func(t *testing.T, show, plot, log, cloud, host []byte) {
+		for name, fsys := range map[string]fstest.MapFS{
+			"sosreport": {"sos_commands/systemd/systemctl_show_--all": {Data: show}, "sos_commands/systemd/systemd-analyze_plot.svg": {Data: plot},
+				"sos_commands/logs/journalctl_--no-pager_--boot": {Data: log}, "var/log/cloud-init.log": {Data: cloud}, "etc/hostname": {Data: host}, "uname": {Data: host}},
+			"eks-log-collector": {"a/var_log/messages": {Data: log}, "a/var_log/cloud-init.log": {Data: cloud}, "a/hostname": {Data: host}, "beside": {Data: show}},
+			"folder":            {"show.txt": {Data: show}, "plot.svg": {Data: plot}, "syslog": {Data: log}, "cloud-init.log": {Data: cloud}, "a/b": {Data: host}},
+		} {
+			c, err := Dir(fsys)
+			if err != nil {
+				continue
+			}
+			if err := c.Validate(); err != nil {
+				t.Fatalf("%s: what was read is not valid: %v", name, err)
+			}
+			if strings.Contains(c.Host.Name+c.Host.Kernel, "\x1b") {
+				t.Errorf("%s: host %q", name, c.Host)
+			}
+			if _, err := everything.Of(c); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
 }
 
 // fuzzReaders runs all that there is on what readers make of any bytes.

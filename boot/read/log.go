@@ -25,7 +25,9 @@ type stampForm struct {
 }
 
 // stampForms are those of journalctl (short-monotonic, short-delta, short, short-precise, short-iso,
-// short-full, short-unix), of syslog (RFC 3164, RFC 5424 as rsyslog writes it) and of dmesg.
+// short-full, short-unix), of syslog and of dmesg. Syslog has the short stamp (RFC 3164) or that of RFC 3339, which
+// rsyslog writes where its configuration names no template, as on Debian 12
+// (https://www.debian.org/releases/bookworm/amd64/release-notes/ch-information.en.html).
 var stampForms = []stampForm{
 	{name: "monotonic", mono: true, pattern: &pattern{text: `^\[ *(\d{1,10})\.(\d{6})(?: <[^>\]]*>)?\](?:\[ *[TC]\d+\])? ?(.*)$`}, read: func(p []string) (time.Time, error) {
 		s, err := strconv.ParseInt(p[0], 10, 64)
@@ -66,9 +68,13 @@ var (
 	dmesgSource = &pattern{text: `^([a-zA-Z0-9_.@()-]+)\[(\d+)\]: (.*)$`}
 	kernelStamp = &pattern{text: `^\[ *(\d{1,10})\.(\d{6})\](?:\[ *[TC]\d+\])? ?(.*)$`}
 	priority    = &pattern{text: `^(?:<\d{1,3}>|[a-z0-9]{3,8} *:[a-z]{3,6} *: )$`}
-	logHeader   = &pattern{text: `^-- (?:Logs begin|Journal begins|Boot|Reboot)\b.*--$`}
-	logBoot     = &pattern{text: `^-- (?:Reboot|Boot ([0-9a-f]{32})) --$`}
-	hostedLine  = &pattern{text: `^[^\s\[\]:]+ (?:kernel|[^\s\[:]+\[\d+\]): `}
+	// sentLine is a line as syslog sends it (RFC 5424, section 6): a priority, and in the newer form a version, the
+	// time, the host, the program, its process, the kind of message and structured data. Without a version the rest
+	// is as in a file.
+	sentLine   = &pattern{text: `^<\d{1,3}>(?:1 (\S+) (\S+) (\S+) (\S+) \S+ (?:-|(?:\[(?:[^\]"]|"(?:[^"\\]|\\.)*")*\])+)(?: \x{feff}?|$))?(.*)$`}
+	logHeader  = &pattern{text: `^-- (?:Logs begin|Journal begins|Boot|Reboot)\b.*--$`}
+	logBoot    = &pattern{text: `^-- (?:Reboot|Boot ([0-9a-f]{32})) --$`}
+	hostedLine = &pattern{text: `^[^\s\[\]:]+ (?:kernel|[^\s\[:]+\[\d+\]): `}
 )
 
 // maxPriority bounds what dmesg writes before a stamp: "authpriv:notice: ".
@@ -84,7 +90,24 @@ func logTidy(line string) string {
 	if i := strings.IndexByte(line, '['); i > 0 && i < maxPriority && priority.MatchString(line[:i]) {
 		return line[i:]
 	}
+	if strings.HasPrefix(line, "<") {
+		return asInFile(line)
+	}
 	return line
+}
+
+// asInFile is a line that syslog sends as rsyslog writes it to a file.
+func asInFile(line string) string {
+	m := sentLine.Find(line)
+	switch {
+	case m == nil:
+		return line
+	case m[1] == "":
+		return m[5]
+	case m[4] == "-":
+		return m[1] + " " + m[2] + " " + m[3] + ": " + m[5]
+	}
+	return m[1] + " " + m[2] + " " + m[3] + "[" + m[4] + "]: " + m[5]
 }
 
 // logForm finds how a log's first line with a stamp begins.
@@ -111,7 +134,7 @@ func sniffLog(head []byte) bool {
 	if !ok || form.mono && consoleMark.Match(head) {
 		return false
 	}
-	return form.mono || form.name == "ctime" || bytesAny(head, " systemd[1]: ", " init.scope[1]: ", " kernel: ", " systemd: ", " kubelet[")
+	return form.mono || form.name == "ctime" || bytesAny(head, " systemd[1]: ", " init.scope[1]: ", " kernel: ", " systemd: ", " kubelet[", " systemd 1 - ", " kernel - - ")
 }
 
 func bytesAny(head []byte, words ...string) bool {
@@ -319,7 +342,7 @@ func (r *textLog) another(l logLine) bool {
 	case r.form.mono:
 		return kernel && l.at < r.last || l.at+clockBack < r.last
 	case kernel:
-		return max(l.at-r.first, r.first-l.at) > sinceBoot
+		return r.down || max(l.at-r.first, r.first-l.at) > sinceBoot
 	case l.manager() && strings.Contains(l.msg, systemMode):
 		return r.down
 	}
@@ -373,6 +396,9 @@ func (r *textLog) source(l *logLine, rest string) bool {
 			return false
 		}
 		l.host, l.tag, l.pid, l.msg = m[1], m[2], m[3], m[4]
+		if l.host == "-" { // RFC 5424: it is not known
+			l.host = ""
+		}
 		return true
 	}
 	l.tag, l.msg = "kernel", strings.TrimPrefix(rest, "kernel: ")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -434,5 +435,74 @@ func TestReadCollector(t *testing.T) {
 	}
 	if _, err := Dir(fstest.MapFS{"var_log/cloud-init-output.log": {Data: []byte("x")}}); err == nil || !strings.Contains(err.Error(), "neither messages nor syslog") {
 		t.Errorf("an empty one: %v", err)
+	}
+}
+
+// rsyslogText is how rsyslog of Debian 12 and of Ubuntu 24.04 writes a boot to syslog.
+const rsyslogText = `2024-05-01T10:10:31.004412+00:00 ip-10-0-1-7 systemd[1]: Reached target reboot.target - System Reboot.
+2024-05-01T10:10:31.006810+00:00 ip-10-0-1-7 systemd[1]: Shutting down.
+2024-05-01T10:11:03.482113+00:00 ip-10-0-1-7 kernel: Linux version 6.8.0-1008-aws (buildd@lcy02-amd64-086) (x86_64-linux-gnu-gcc-13 (Ubuntu 13.2.0-23ubuntu4) 13.2.0) #8-Ubuntu SMP
+2024-05-01T10:11:03.482190+00:00 ip-10-0-1-7 kernel: Command line: BOOT_IMAGE=/vmlinuz-6.8.0-1008-aws root=PARTUUID=6a1b7a5a-8a7e-4bd8-a3e5-6b4f0e1c9d2f ro console=tty1 console=ttyS0
+2024-05-01T10:11:03.483377+00:00 ip-10-0-1-7 systemd[1]: Finished systemd-modules-load.service - Load Kernel Modules.
+2024-05-01T10:11:04.112207+00:00 ip-10-0-1-7 (udev-worker)[271]: eth0: Process '/usr/lib/udev/x' failed with exit code 1.
+2024-05-01T10:11:05.120004+00:00 ip-10-0-1-7 systemd[1]: Starting systemd-networkd-wait-online.service - Wait for Network to be Configured...
+2024-05-01T10:11:06.801233+00:00 ip-10-0-1-7 systemd-networkd[402]: ens5: Gained carrier
+2024-05-01T10:11:11.620504+00:00 ip-10-0-1-7 systemd[1]: Finished systemd-networkd-wait-online.service - Wait for Network to be Configured.
+2024-05-01T10:11:11.620771+00:00 ip-10-0-1-7 systemd[1]: Reached target network-online.target - Network is Online.
+2024-05-01T10:11:12.001002+00:00 ip-10-0-1-7 cloud-init[611]: Cloud-init v. 24.1.3-0ubuntu3 running 'init' at Wed, 01 May 2024 10:11:11 +0000. Up 9.12 seconds.
+2024-05-01T10:11:14.310000+00:00 ip-10-0-1-7 systemd[1]: Started kubelet.service - kubelet: The Kubernetes Node Agent.
+2024-05-01T10:11:15.000119+00:00 ip-10-0-1-7 kubelet[1203]: I0501 10:11:15.000003    1203 kubelet_node_status.go:78] "Successfully registered node" node="ip-10-0-1-7"
+2024-05-01T10:11:24.928113+00:00 ip-10-0-1-7 systemd[1]: Startup finished in 1.466s (kernel) + 20.980s (userspace) = 22.446s.
+`
+
+// TestReadRsyslog reads syslog with stamps of RFC 3339, and the same lines as RFC 5424 and RFC 3164 send them.
+func TestReadRsyslog(t *testing.T) {
+	line := regexp.MustCompile(`(?m)^(\S+) (\S+) ([^\s\[]+?)(?:\[(\d+)\])?: (.*)$`)
+	sent := func(data, mark string) string {
+		return line.ReplaceAllStringFunc(rsyslogText, func(text string) string {
+			m := line.FindStringSubmatch(text)
+			if m[4] == "" {
+				m[4] = "-"
+			}
+			return "<30>1 " + strings.Join(m[1:5], " ") + " - " + data + " " + mark + m[5]
+		})
+	}
+	want := parse(t, []byte(rsyslogText))
+	if m := want.Manager; m.Userspace != 1466000 || m.Finish != 22446000 || m.FromUserspace || want.Host.Name != "ip-10-0-1-7" {
+		t.Errorf("manager %+v, host %q", m, want.Host.Name)
+	}
+	for id, stamps := range map[string]boot.Stamps{
+		"systemd-networkd-wait-online.service": {Activating: 2637891, Activated: 9138391}, "network-online.target": {Activating: 9138658, Activated: 9138658}, "kubelet.service": {Activating: 11827887, Activated: 11827887},
+	} {
+		if u := want.Unit(id); u == nil || u.Stamps != stamps || u.Coarse {
+			t.Errorf("%s is %+v, want %+v", id, u, stamps)
+		}
+	}
+	if m, ok := want.Mark(boot.MarkRegistered); !ok || m.At != 12518006 {
+		t.Errorf("registered at %+v", m)
+	}
+	if notes := strings.Join(want.Notes, " "); !strings.Contains(notes, "2 boots") || !strings.Contains(notes, "exact to 1 µs") {
+		t.Errorf("notes are %q", notes)
+	}
+	for name, text := range map[string]string{
+		"RFC 5424":                     sent("-", ""),
+		"with structured data":         sent(`[origin software="rsyslogd" x="a\"] b"][z@1 y="\\"]`, "\ufeff"),
+		"forwarded":                    regexp.MustCompile(`(?m)^2024`).ReplaceAllString(rsyslogText, "<30>2024"),
+		"lines that have no time":      "<13>1 - - root - - - a mark\n" + sent("-", "") + "<13>1 - ip-10-0-1-7 su - ID47 -\n",
+		"the name is not known at all": strings.ReplaceAll(sent("-", ""), " ip-10-0-1-7 ", " - "),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := parse(t, []byte(text))
+			if name == "the name is not known at all" && got.Host.Name == "" {
+				got.Host.Name = "ip-10-0-1-7"
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	old := parse(t, []byte(regexp.MustCompile(`(?m)^2024-05-01T(\S+)\.\d+\S+`).ReplaceAllString(rsyslogText, "<30>May  1 $1")))
+	if u := old.Unit("systemd-networkd-wait-online.service"); u == nil || u.Took() != 6*sec || !u.Coarse {
+		t.Errorf("RFC 3164 with priorities: %+v", u)
 	}
 }
