@@ -120,12 +120,13 @@ func agentCommands(data []byte, offset boot.Micros) (out []boot.Span) {
 	return out
 }
 
-// eventTime reads a wall clock stamp; those before this boot do not count.
+// eventTime reads a wall clock stamp. One before this boot does not count, and one that no boot can have would make
+// the whole record invalid.
 func eventTime(s string, offset boot.Micros) (boot.Micros, bool) {
 	for _, layout := range []string{"2006-01-02 15:04:05.000", "2006-01-02 15:04:05", time.RFC3339Nano} {
 		if t, err := time.Parse(layout, s); err == nil {
 			at := boot.Micros(t.UnixMicro()) - offset
-			return at, at > 0
+			return at, at > 0 && at <= boot.MaxStamp
 		}
 	}
 	return 0, false
@@ -156,7 +157,7 @@ func (o Options) networkPlugin(c *boot.Capture) {
 		if err != nil || info.Mode().Type()&fs.ModeType != 0 {
 			continue
 		}
-		if at := boot.Micros(info.ModTime().UnixMicro()) - offset; at > last {
+		if at := boot.Micros(info.ModTime().UnixMicro()) - offset; at > last && at <= boot.MaxStamp {
 			last, name = at, filepath.Base(f)
 		}
 	}

@@ -185,7 +185,7 @@ func (o Options) statusStages(c *boot.Capture, v1 map[string]json.RawMessage) {
 		if t.Start >= uptimeBelow {
 			from, to = from-offset, to-offset
 		}
-		if from > 0 {
+		if from > 0 && to <= boot.MaxStamp {
 			c.Spans = append(c.Spans, boot.Span{Name: s.stage, Kind: boot.SpanStage, Unit: s.unit, Start: from, End: to, Source: "cloud-init status"})
 		}
 	}

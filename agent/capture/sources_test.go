@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"kamino.dev/kamino/boot"
 )
 
@@ -124,5 +126,25 @@ func TestNetworkPluginFile(t *testing.T) {
 	c, _ = m.record(t, Options{})
 	if mark, ok := c.Mark(boot.MarkCNIReady); ok {
 		t.Errorf("a configuration from before this boot made a mark: %+v", mark)
+	}
+}
+
+// TestFarFuture: a stamp that no boot can have leaves out what has it, and not the record.
+func TestFarFuture(t *testing.T) {
+	m := newMachine(t, finished(started("walinuxagent.service", 3e6, 1e6)))
+	m.file(t, "var/log/azure/x/events/1.json", fmt.Sprintf(`{"Timestamp":%q,"OperationId":"9999-01-01 00:00:00.000","TaskName":"far"}`, wall(9e6, "2006-01-02 15:04:05.000")))
+	m.file(t, "var/log/azure/x/events/2.json", fmt.Sprintf(`{"Timestamp":%q,"OperationId":%q,"TaskName":"near"}`, wall(9e6, "2006-01-02 15:04:05.000"), wall(10e6, "2006-01-02 15:04:05.000")))
+	m.file(t, "run/cloud-init/status.json", `{"v1":{"init":{"start":9.5,"finished":99999999999},"modules-final":{"start":10.5,"finished":12}}}`)
+	m.file(t, "etc/cni/net.d/10-far.conflist", "{}")
+	far := unix.Timespec{Sec: time.Date(2400, 1, 1, 0, 0, 0, 0, time.UTC).Unix()} // os.Chtimes knows no time after 2262
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(m.root, "etc/cni/net.d/10-far.conflist"), []unix.Timespec{far, far}, 0); err != nil {
+		t.Fatal(err)
+	}
+	c, _ := m.record(t, Options{})
+	if span(c, "far") != nil || span(c, "near") == nil || span(c, "init-network") != nil || span(c, "modules-final") == nil {
+		t.Errorf("spans are %+v", c.Spans)
+	}
+	if mark, ok := c.Mark(boot.MarkCNIReady); ok {
+		t.Errorf("a file of 2400 made a mark: %+v", mark)
 	}
 }
