@@ -117,11 +117,11 @@ func imageChains(d *disk.Disk, root string) (map[string]bool, error) {
 		}))
 		return all, err
 	})
-	chains := map[string]bool{}
+	f := follower{d, root + "/" + blobsName, map[string]int{}, map[string]bool{}}
 	for _, t := range targets {
-		follow(d, root+"/"+blobsName, t, 0, chains)
+		f.follow(t, 0)
 	}
-	return chains, err
+	return f.chains, err
 }
 
 // document is as much of an index, a manifest and a configuration as leads to the layers
@@ -134,29 +134,40 @@ type document struct {
 	}
 }
 
+// follower finds the chain IDs of the layers of images.
+type follower struct {
+	d     *disk.Disk
+	blobs string
+	// met are the blobs that were read, with how deep they stood. Whoever makes an image may name a blob any number of
+	// times, and in it another: without this the agent would read for days.
+	met    map[string]int
+	chains map[string]bool
+}
+
 // follow adds the chain IDs of an image's layers. What is not there, such as manifests of other
 // architectures, has none.
-func follow(d *disk.Disk, blobs, digest string, depth int, chains map[string]bool) {
+func (f follower) follow(digest string, depth int) {
 	hex, ok := strings.CutPrefix(digest, "sha256:")
-	if !ok || path.Base(hex) != hex || depth > 3 {
+	if at, met := f.met[hex]; !ok || path.Base(hex) != hex || depth > 3 || met && at <= depth {
 		return
 	}
-	data, err := d.ReadFile(blobs+"/"+hex, disk.Small)
-	if err != nil || "sha256:"+hexSum(data) != digest {
+	data, err := f.d.ReadFile(f.blobs+"/"+hex, disk.Small)
+	if err != nil || hexSum(data) != hex {
 		return
 	}
+	f.met[hex] = depth
 	var doc document
 	if json.Unmarshal(data, &doc) != nil {
 		return
 	}
 	for _, m := range doc.Manifests {
-		follow(d, blobs, m.Digest, depth+1, chains)
+		f.follow(m.Digest, depth+1)
 	}
 	var config struct{ Digest string }
 	if json.Unmarshal(doc.Config, &config) == nil && config.Digest != "" {
-		follow(d, blobs, config.Digest, depth+1, chains)
+		f.follow(config.Digest, depth+1)
 	}
-	maps.Copy(chains, doc.chains())
+	maps.Copy(f.chains, doc.chains())
 }
 
 // chains are the chain IDs of a configuration's layers
