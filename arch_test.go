@@ -32,7 +32,7 @@ var rules = []rule{
 	{"boot", []string{module + "/boot"}, "boot analysis is pure and embeddable"},
 	{"agent", []string{module + "/boot", module + "/agent", "golang.org/x/sys", "go.yaml.in/yaml", "github.com/coreos/go-systemd", "github.com/godbus/dbus", "go.etcd.io/bbolt", "github.com/klauspost/compress/zstd", "github.com/ulikunitz/xz"},
 		"the agent is small, static, and knows no cluster and no cloud SDK"},
-	{"agent/userdata", []string{"go.yaml.in/yaml"}, "kamino reads user data as the agent does, on every system"},
+	{"agent/userdata", []string{module + "/agent/strict", "go.yaml.in/yaml"}, "kamino reads user data as the agent does, on every system"},
 	{"api", []string{"k8s.io/apimachinery/"}, "whoever writes a NodePrototype needs the kind and nothing else"},
 	{"kube", []string{module, "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}, "one adapter per outside world; no providers"},
 	{"controller", []string{module, "sigs.k8s.io/controller-runtime/", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "github.com/go-logr/logr", "github.com/prometheus/"},

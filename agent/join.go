@@ -10,6 +10,7 @@ import (
 	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/seal"
+	"kamino.dev/kamino/agent/userdata"
 )
 
 // decideJoin is whether kubelet's credential travels. The disk never decides that it does: what is
@@ -67,8 +68,8 @@ func (v *sealVerb) joinable(ctx context.Context, d *disk.Disk, c seal.Config) er
 		return fmt.Errorf("seal: no clone could join the cluster afterwards: %s of EKS configures this node, and %s also has a NodeConfig of Kamino's: remove that; nothing was changed", by, doc.Source)
 	}
 	if err == nil {
-		var n *nodeconfig.NodeConfig
-		if n, err = nodeconfig.Parse(doc.Data); err == nil && n.Join.Method == nodeconfig.JoinKeep {
+		var n *userdata.NodeConfig
+		if n, err = userdata.Parse(doc.Data); err == nil && n.Join.Method == userdata.JoinKeep {
 			err = errors.New("join.method is keep, but kubelet's credential is removed")
 		}
 	}

@@ -32,7 +32,7 @@ func partOf(data []byte) ([]byte, error) {
 
 // refusal is why the agent of this disk refuses a document that is right by itself: at its first boot
 // where it has none yet, else while the node runs.
-func refusal(d *disk.Disk, settings seal.Settings, doc nodeconfig.Document, c *nodeconfig.NodeConfig) error {
+func refusal(d *disk.Disk, settings seal.Settings, doc nodeconfig.Document, c *userdata.NodeConfig) error {
 	state, err := firstboot.ReadState(d)
 	switch {
 	case err != nil || state.Hash == doc.Hash():
@@ -70,7 +70,7 @@ func runUserData(ctx context.Context, e *env, args []string) error {
 		defer cancel()
 		doc, err = nodeconfig.Find(ctx, settings.Sources, d, e.metadata(d).UserData)
 	case "-":
-		doc.Data, err = io.ReadAll(io.LimitReader(os.Stdin, nodeconfig.Most+1))
+		doc.Data, err = io.ReadAll(io.LimitReader(os.Stdin, userdata.Most+1))
 	default:
 		doc.Data, err = os.ReadFile(*file)
 	}
@@ -83,7 +83,7 @@ func runUserData(ctx context.Context, e *env, args []string) error {
 			return err
 		}
 	}
-	c, err := nodeconfig.Parse(doc.Data)
+	c, err := userdata.Parse(doc.Data)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func runUserData(ctx context.Context, e *env, args []string) error {
 	if !*run { // who looks at a configuration does not trust it yet
 		h = host.Idle{Skipped: func(command string) { fmt.Fprintln(e.out, "# not executed without --run:", command) }}
 	}
-	ask := *run || c.Join.Method != nodeconfig.JoinCommand
+	ask := *run || c.Join.Method != userdata.JoinCommand
 	files, err := nodeconfig.Render(ctx, d, h, c, ask)
 	if err != nil {
 		return err

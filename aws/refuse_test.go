@@ -156,11 +156,12 @@ func TestCanaryUserData(t *testing.T) {
 		}
 		return plain
 	}
+	const agents = "# {cluster: {name: lab}}\napiVersion: kamino.dev/v1alpha1\nkind: NodeConfig\ngeneration: 1\njoin: {method: keep}\n"
 	const eks = "---\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {cluster: {name: lab}}\n"
 	for _, tt := range []struct{ name, user, why string }{
 		{"NodeConfig", multi(part + "kind: NodeConfig\nspec: {cluster: {name: lab}}\n"), ""},
-		{"the agent's part", multi("--B\nContent-Type: application/node.kamino.dev; charset=utf-8\n\nkind: NodeConfig\nspec: {cluster: {name: lab}}\n"), ""},
-		{"the agent's document", "# {cluster: {name: lab}}\napiVersion: kamino.dev/v1alpha1\nkind: NodeConfig\n", ""},
+		{"the agent's part", multi("--B\nContent-Type: application/node.kamino.dev; charset=utf-8\n\n" + agents), ""},
+		{"the agent's document", agents, ""},
 		{"NodeConfig alone", eks, ""},
 		{"NodeConfig alone, in gzip", string(raw(gzipped(eks))), ""},
 		{"NodeConfig alone, in gzip in base64", gzipped(eks), ""},

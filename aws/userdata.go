@@ -71,8 +71,13 @@ func taintedUserData(encoded, nonce string) (tainted string, refusal *kamino.Ref
 		return refuse(unreadable+err.Error(), inPool)
 	}
 	config, err := user.NodeConfig()
+	if len(bytes.TrimSpace(config)) == 0 { // a node passes a blank one over
+		config = nil
+	} else if err == nil {
+		_, err = userdata.Parse(config)
+	}
 	if err != nil {
-		return refuse("kamino-agent refuses the user data on each node: "+err.Error(), "correct the launch template")
+		return refuse("kamino-agent refuses the user data on each node: "+err.Error(), "correct the launch template; to check it on a node: kamino-agent userdata --file FILE")
 	}
 	if user.Nonce() != "" {
 		return refuse("the user data has a line that begins with "+strconv.Quote(userdata.NonceComment)+": every node of the pool would be taken for a canary", "remove the line from the launch template")

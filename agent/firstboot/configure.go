@@ -9,6 +9,7 @@ import (
 
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/seal"
+	"kamino.dev/kamino/agent/userdata"
 )
 
 // configure finds, checks and writes the node's configuration.
@@ -27,7 +28,7 @@ func (m *Machine) configure(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	c, err := nodeconfig.Parse(doc.Data)
+	c, err := userdata.Parse(doc.Data)
 	if err != nil {
 		return State{}, fmt.Errorf("configuration from %s: %w", doc.Source, err)
 	}
@@ -64,7 +65,7 @@ const (
 
 // apart makes kubelet register a canary's node with a taint, and out of load balancers.
 func (m *Machine) apart(ctx context.Context) error {
-	file, err := nodeconfig.Registering(m.Disk, nodeconfig.Taint{Key: canaryTaint, Effect: "NoSchedule"}, canaryLabel)
+	file, err := nodeconfig.Registering(m.Disk, userdata.Taint{Key: canaryTaint, Effect: "NoSchedule"}, canaryLabel)
 	if err != nil {
 		return fmt.Errorf("taint the canary's node: %w", err)
 	}

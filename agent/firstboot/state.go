@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"kamino.dev/kamino/agent/disk"
-	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/seal"
+	"kamino.dev/kamino/agent/userdata"
 )
 
 // What became of a node's configuration.
@@ -38,7 +38,7 @@ type State struct {
 	Trial   *Trial   `json:"trial,omitempty"`
 	Labels  []string `json:"labels,omitempty"` // keys that the agent set on the node
 	// Taints that the agent set on the node.
-	Taints []nodeapi.Taint `json:"taints,omitempty"`
+	Taints []userdata.Taint `json:"taints,omitempty"`
 	// Pending: the Node does not have all labels and taints of the document yet.
 	Pending bool      `json:"pending,omitempty"`
 	At      time.Time `json:"at"` // since when Status is true
@@ -71,7 +71,7 @@ func (s State) Refused(hash string) bool {
 }
 
 // Newer is why a running node refuses a document before it tries it; nil where it does not.
-func (s State) Newer(c *nodeconfig.NodeConfig) error {
+func (s State) Newer(c *userdata.NodeConfig) error {
 	if c.Generation <= s.Generation {
 		return fmt.Errorf("generation %d is not newer than %d, which is in force", c.Generation, s.Generation)
 	}
@@ -79,15 +79,15 @@ func (s State) Newer(c *nodeconfig.NodeConfig) error {
 }
 
 // Joins is why no clone of a sealed disk can join with a document; nil where it can.
-func Joins(settings seal.Settings, c *nodeconfig.NodeConfig) error {
-	if c.Join.Method == nodeconfig.JoinKeep && settings.Join != seal.JoinKeep {
+func Joins(settings seal.Settings, c *userdata.NodeConfig) error {
+	if c.Join.Method == userdata.JoinKeep && settings.Join != seal.JoinKeep {
 		return errors.New("join.method keep, but the donor's own credential was removed when it was sealed; use another method")
 	}
 	return nil
 }
 
 // Applied is the state in which c is in force.
-func Applied(doc nodeconfig.Document, c *nodeconfig.NodeConfig, now time.Time) State {
+func Applied(doc nodeconfig.Document, c *userdata.NodeConfig, now time.Time) State {
 	return State{Generation: c.Generation, Hash: doc.Hash(), Source: doc.Source, Status: StatusApplied, At: now.UTC(),
 		Labels: slices.Sorted(maps.Keys(c.Kubelet.Labels)), Taints: c.Kubelet.Taints}
 }

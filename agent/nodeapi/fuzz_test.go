@@ -1,10 +1,17 @@
 package nodeapi
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
 	"os"
 	"testing"
+	"time"
 
 	"kamino.dev/kamino/agent/disk/disktest"
+	"kamino.dev/kamino/agent/userdata"
 )
 
 // FuzzKubeconfig: whatever stands where kubelet's kubeconfig is, it is read or refused, and never
@@ -29,4 +36,31 @@ func FuzzKubeconfig(f *testing.F) {
 			}
 		}
 	})
+}
+
+// FuzzAnswers: whatever answers for the API server, the node is read and its taints are set, or an error tells why not.
+func FuzzAnswers(f *testing.F) {
+	f.Add([]byte(`{"metadata":{"resourceVersion":"1"},"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}`), 200)
+	f.Add([]byte(`{"kind":"Status","message":"no\nway"}`), 403)
+	f.Add([]byte(`{"spec":{"taints":[null,{"key":{}}]}}`), 409)
+	f.Fuzz(func(t *testing.T, body []byte, code int) {
+		if code < 200 || code > 599 {
+			return
+		}
+		c := &Client{server: "https://a.invalid", node: "n", wait: func(context.Context, time.Duration) error { return errors.New("ended") },
+			http: &http.Client{Transport: replies{code, body}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+		_ = c.Taint(t.Context(), []userdata.Taint{{Key: "a", Effect: "NoSchedule"}}, nil)
+		_ = c.Reach(t.Context())
+		_, _ = c.Ready(t.Context())
+		_ = c.Annotate(t.Context(), map[string]string{"a": "b"})
+	})
+}
+
+type replies struct {
+	code int
+	body []byte
+}
+
+func (a replies) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: a.code, Header: http.Header{}, Request: r, Body: io.NopCloser(bytes.NewReader(a.body))}, nil
 }

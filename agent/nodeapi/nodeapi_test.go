@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"kamino.dev/kamino/agent/disk/disktest"
+	"kamino.dev/kamino/agent/userdata"
 )
 
 func pair(t *testing.T, name string, organizations ...string) (cert, key []byte) {
@@ -167,7 +168,7 @@ func TestChanges(t *testing.T) {
 		"spec": map[string]any{"taints": []any{map[string]any{"key": "theirs", "effect": "NoSchedule"}, map[string]any{"key": "a", "value": "1", "effect": "NoSchedule"}, map[string]any{"key": "b", "effect": "NoExecute"}}}}}
 	c := serve(t, a)
 	if err := errors.Join(c.Annotate(t.Context(), map[string]string{"kamino.dev/receipt": "{}", "old": ""}), c.Label(t.Context(), map[string]string{"tier": "db"}, []string{"gone"}),
-		c.Taint(t.Context(), []Taint{{"a", "2", "NoSchedule"}}, []Taint{{"b", "", "NoExecute"}})); err != nil {
+		c.Taint(t.Context(), []userdata.Taint{{Key: "a", Value: "2", Effect: "NoSchedule"}}, []userdata.Taint{{Key: "b", Effect: "NoExecute"}})); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"theirs": "x", "kamino.dev/receipt": "{}"}, "labels": map[string]any{"tier": "db"}, "resourceVersion": "3"},
@@ -220,11 +221,11 @@ func TestPersistence(t *testing.T) {
 		})
 	}
 	a := &apiServer{node: map[string]any{"metadata": map[string]any{}}, answers: []int{0, 403}}
-	if err := serve(t, a).Taint(t.Context(), []Taint{{"a", "", "NoSchedule"}}, nil); !errors.Is(err, ErrForbidden) || len(a.requests) != 2 {
+	if err := serve(t, a).Taint(t.Context(), []userdata.Taint{{Key: "a", Effect: "NoSchedule"}}, nil); !errors.Is(err, ErrForbidden) || len(a.requests) != 2 {
 		t.Errorf("forbidden: %v after %d requests", err, len(a.requests))
 	}
 	a = &apiServer{node: map[string]any{"metadata": map[string]any{}, "spec": map[string]any{}}, answers: []int{0, 409}}
-	if err := serve(t, a).Taint(t.Context(), []Taint{{"a", "", "NoSchedule"}}, nil); err != nil || len(a.requests) != 4 {
+	if err := serve(t, a).Taint(t.Context(), []userdata.Taint{{Key: "a", Effect: "NoSchedule"}}, nil); err != nil || len(a.requests) != 4 {
 		t.Errorf("changed in between: %v after %d requests", err, len(a.requests))
 	}
 }

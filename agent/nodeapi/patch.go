@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"kamino.dev/kamino/agent/userdata"
 )
 
 // Client changes the node's own object. NodeRestriction lets kubelet's credentials change its own
@@ -131,17 +133,10 @@ func (c *Client) patch(ctx context.Context, field string, texts map[string]strin
 // ErrForbidden means that kubelet's credential may not do it.
 var ErrForbidden = errors.New("kubelet's credential may not do it")
 
-// Taint is one taint of a node.
-type Taint struct {
-	Key    string `json:"key" yaml:"key"`
-	Value  string `json:"value,omitempty" yaml:"value,omitempty"`
-	Effect string `json:"effect" yaml:"effect"`
-}
-
 // Taint sets taints and removes others, leaving everybody else's alone. A taint is told by its key
 // and effect. With a credential of the node's own the API server refuses (ErrForbidden:
 // NodeRestriction); one that the cluster shares may be allowed.
-func (c *Client) Taint(ctx context.Context, set, remove []Taint) error {
+func (c *Client) Taint(ctx context.Context, set, remove []userdata.Taint) error {
 	return c.persist(ctx, func() (error, bool) {
 		var node struct {
 			Metadata struct {
@@ -160,7 +155,7 @@ func (c *Client) Taint(ctx context.Context, set, remove []Taint) error {
 		}
 		ours := slices.Concat(set, remove)
 		all := slices.DeleteFunc(node.Spec.Taints, func(t map[string]any) bool {
-			return slices.ContainsFunc(ours, func(o Taint) bool { return t["key"] == o.Key && t["effect"] == o.Effect })
+			return slices.ContainsFunc(ours, func(o userdata.Taint) bool { return t["key"] == o.Key && t["effect"] == o.Effect })
 		})
 		for _, t := range set {
 			all = append(all, map[string]any{"key": t.Key, "value": t.Value, "effect": t.Effect})

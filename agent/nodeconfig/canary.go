@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/userdata"
 )
 
 // CanaryPath is a drop-in behind the agent's own, on machines only whose nodes must stand apart
@@ -30,7 +31,7 @@ var (
 // stood there are repeated. Those of a directory given with --config-dir are not read. Labels of
 // several --node-labels add up (k8s.io/component-base v0.36.3, cli/flag/configuration_map.go).
 // Where kubelet has that taint of its own, there is none: a File without Data.
-func Registering(d *disk.Disk, more Taint, label string) (File, error) {
+func Registering(d *disk.Disk, more userdata.Taint, label string) (File, error) {
 	dropIn, err := d.ReadFile(DropInPath, disk.Small)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return File{}, err
@@ -54,7 +55,7 @@ func Registering(d *disk.Disk, more Taint, label string) (File, error) {
 }
 
 // flagged is a taint as the flag has it.
-func flagged(t Taint) string {
+func flagged(t userdata.Taint) string {
 	if t.Value == "" {
 		return t.Key + ":" + t.Effect
 	}
@@ -80,8 +81,8 @@ func registered(d *disk.Disk, arguments string) (taints []string, err error) {
 // kubeletConfiguration is as much of a KubeletConfiguration as is read
 // (https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/).
 type kubeletConfiguration struct {
-	Taints   []Taint `yaml:"registerWithTaints"`
-	Endpoint string  `yaml:"containerRuntimeEndpoint"`
+	Taints   []userdata.Taint `yaml:"registerWithTaints"`
+	Endpoint string           `yaml:"containerRuntimeEndpoint"`
 }
 
 // configured is the configuration that kubelet's arguments name; empty where there is none.

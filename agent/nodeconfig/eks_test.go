@@ -6,6 +6,7 @@ import (
 
 	"kamino.dev/kamino/agent/disk/disktest"
 	"kamino.dev/kamino/agent/host"
+	"kamino.dev/kamino/agent/userdata"
 )
 
 func TestConfigurer(t *testing.T) {
@@ -24,7 +25,7 @@ func TestConfigurer(t *testing.T) {
 			if got := Configurer(d); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
-			_, err := Render(t.Context(), d, host.Recorder{}, &NodeConfig{Join: Join{Method: JoinKeep}}, true)
+			_, err := Render(t.Context(), d, host.Recorder{}, &userdata.NodeConfig{Join: userdata.Join{Method: userdata.JoinKeep}}, true)
 			if (tt.want == "") == (err != nil && strings.Contains(err.Error(), "of EKS configures")) {
 				t.Errorf("a NodeConfig of ours: %v", err)
 			}

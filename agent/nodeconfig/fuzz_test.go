@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"kamino.dev/kamino/agent/disk/disktest"
+	"kamino.dev/kamino/agent/userdata"
 )
 
 // FuzzEKS: whatever kubelet's unit, its drop-ins and its environment say on a disk of EKS, the
@@ -23,6 +24,6 @@ func FuzzEKS(f *testing.F) {
 		}
 		_ = NodeName(d)
 		_ = Command(d, []byte(environment))
-		_, _ = Registering(d, Taint{Key: "a", Value: "b", Effect: "NoSchedule"}, "c=d")
+		_, _ = Registering(d, userdata.Taint{Key: "a", Value: "b", Effect: "NoSchedule"}, "c=d")
 	})
 }

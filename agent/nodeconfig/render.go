@@ -1,3 +1,5 @@
+// Package nodeconfig finds the NodeConfig of this machine, and makes of it the files that configure kubelet
+// and containerd.
 package nodeconfig
 
 import (
@@ -16,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/host"
+	"kamino.dev/kamino/agent/userdata"
 )
 
 // Files that the document becomes.
@@ -48,7 +51,7 @@ type File struct {
 // found before the first file is written. first asks for the join credential as well; a running
 // node has its own. With host.Idle nothing is executed: a kubelet is taken for the wanted version,
 // and join.command is an error (host.ErrIdle).
-func Render(ctx context.Context, d *disk.Disk, h host.Host, c *NodeConfig, first bool) ([]File, error) {
+func Render(ctx context.Context, d *disk.Disk, h host.Host, c *userdata.NodeConfig, first bool) ([]File, error) {
 	if by := Configurer(d); by != "" {
 		return nil, fmt.Errorf("%s of EKS configures kubelet and containerd of this image's nodes, and two programs would undo each other's work: write what this NodeConfig says into %s, and remove it from userData",
 			by, map[string]string{Nodeadm: "that of nodeadm (a part of type application/node.eks.aws)", Bootstrap: "that script's arguments"}[by])
@@ -61,28 +64,28 @@ func Render(ctx context.Context, d *disk.Disk, h host.Host, c *NodeConfig, first
 		}
 		files = append(files, File{CAPath, ca, 0o644, "kubelet.service"})
 	}
-	kubelet, err := c.kubeletConfig(d)
+	kubelet, err := kubeletConfig(d, c)
 	if err != nil {
 		return nil, err
 	}
 	files = append(files, kubelet...)
-	if c.Join.Method != JoinKeep && first {
-		kubeconfig, err := c.bootstrap(ctx, d, h)
+	if c.Join.Method != userdata.JoinKeep && first {
+		kubeconfig, err := bootstrap(ctx, d, h, c)
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, File{BootstrapPath, kubeconfig, 0o600, "kubelet.service"})
 	}
-	dropIn, err := c.dropIn(ctx, d, h)
+	command, err := dropIn(ctx, d, h, c)
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, dropIn)
-	runtime, err := c.runtime(d)
-	return append(files, runtime...), err
+	files = append(files, command)
+	containerd, err := runtime(d, c)
+	return append(files, containerd...), err
 }
 
-func (c *NodeConfig) kubeletConfig(d *disk.Disk) ([]File, error) {
+func kubeletConfig(d *disk.Disk, c *userdata.NodeConfig) ([]File, error) {
 	base, err := d.ReadFile(basePath, disk.Small)
 	keepBase := false
 	if errors.Is(err, fs.ErrNotExist) {
@@ -93,7 +96,7 @@ func (c *NodeConfig) kubeletConfig(d *disk.Disk) ([]File, error) {
 		return nil, err
 	}
 	have := len(base) > 0
-	if have && c.Join.Method == JoinKeep && len(c.Kubelet.Config) == 0 && len(c.Cluster.DNS) == 0 && len(c.Kubelet.Taints) == 0 && c.Cluster.CA == "" && keepBase {
+	if have && c.Join.Method == userdata.JoinKeep && len(c.Kubelet.Config) == 0 && len(c.Cluster.DNS) == 0 && len(c.Kubelet.Taints) == 0 && c.Cluster.CA == "" && keepBase {
 		return nil, nil
 	}
 	merged := map[string]any{}
@@ -101,7 +104,7 @@ func (c *NodeConfig) kubeletConfig(d *disk.Disk) ([]File, error) {
 		return nil, fmt.Errorf("decode kubelet's configuration of the image: %w", err)
 	}
 	if !have {
-		if c.Join.Method == JoinKeep && len(c.Kubelet.Config) == 0 {
+		if c.Join.Method == userdata.JoinKeep && len(c.Kubelet.Config) == 0 {
 			return nil, nil // kubelet is configured by its flags only
 		}
 		merged = map[string]any{"rotateCertificates": true, "cgroupDriver": "systemd",
@@ -153,18 +156,18 @@ func merge(base, fragment map[string]any) {
 
 // bootstrap is the kubeconfig with which kubelet asks for its own certificate
 // (https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/).
-func (c *NodeConfig) bootstrap(ctx context.Context, d *disk.Disk, h host.Host) ([]byte, error) {
+func bootstrap(ctx context.Context, d *disk.Disk, h host.Host, c *userdata.NodeConfig) ([]byte, error) {
 	var credential string
 	switch c.Join.Method {
-	case JoinToken:
+	case userdata.JoinToken:
 		credential = c.Join.Token
-	case JoinFile:
+	case userdata.JoinFile:
 		data, err := d.ReadFile(c.Join.File, disk.Small)
 		if err != nil {
 			return nil, fmt.Errorf("read join.file: %w", err)
 		}
 		credential = string(data)
-	case JoinCommand:
+	case userdata.JoinCommand:
 		ctx, cancel := context.WithTimeout(ctx, commandMost)
 		defer cancel()
 		out, err := h.Run(ctx, c.Join.Command[0], c.Join.Command[1:]...)
@@ -210,9 +213,9 @@ current-context: bootstrap
 
 // dropIn starts the right kubelet with the image's own arguments and ours after them: of an
 // argument that is given twice, kubelet takes the last, and labels add up.
-func (c *NodeConfig) dropIn(ctx context.Context, d *disk.Disk, h host.Host) (File, error) {
+func dropIn(ctx context.Context, d *disk.Disk, h host.Host, c *userdata.NodeConfig) (File, error) {
 	f := File{Path: DropInPath, Mode: 0o644, Unit: "kubelet.service"}
-	if c.Join.Method == JoinKeep && c.Kubelet.Version == "" && len(c.Kubelet.Labels) == 0 && len(c.Kubelet.Args) == 0 && len(c.Kubelet.Config) == 0 {
+	if c.Join.Method == userdata.JoinKeep && c.Kubelet.Version == "" && len(c.Kubelet.Labels) == 0 && len(c.Kubelet.Args) == 0 && len(c.Kubelet.Config) == 0 {
 		return f, nil
 	}
 	image := execStart(d)
@@ -225,10 +228,10 @@ func (c *NodeConfig) dropIn(ctx context.Context, d *disk.Disk, h host.Host) (Fil
 		command = append([]string{binary}, command[min(len(command), 1):]...)
 	}
 	var args []string
-	if c.Join.Method != JoinKeep || len(c.Kubelet.Config) > 0 {
+	if c.Join.Method != userdata.JoinKeep || len(c.Kubelet.Config) > 0 {
 		args = append(args, "--config=/"+KubeletConfigPath)
 	}
-	if c.Join.Method != JoinKeep {
+	if c.Join.Method != userdata.JoinKeep {
 		args = append(args, "--kubeconfig=/"+KubeconfigPath, "--bootstrap-kubeconfig=/"+BootstrapPath, "--cert-dir=/var/lib/kubelet/pki")
 	}
 	if len(c.Kubelet.Labels) > 0 {
@@ -372,7 +375,7 @@ func findKubelet(ctx context.Context, d *disk.Disk, h host.Host, version string,
 }
 
 // runtime writes containerd's fragment and makes its configuration import it.
-func (c *NodeConfig) runtime(d *disk.Disk) ([]File, error) {
+func runtime(d *disk.Disk, c *userdata.NodeConfig) ([]File, error) {
 	f := File{Path: RuntimePath, Mode: 0o644, Unit: "containerd.service"}
 	if strings.TrimSpace(c.Containerd.Config) == "" {
 		return []File{f}, nil

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/userdata"
 )
 
 // Document is a configuration as it was found, with where.
@@ -53,7 +54,7 @@ func Find(ctx context.Context, sources []string, d *disk.Disk, userData func(con
 		case s == "imds://userData":
 			data, err = userData(ctx)
 		case isFile && strings.HasPrefix(name, "/"):
-			if data, err = d.ReadFile(name, Most+1); errors.Is(err, fs.ErrNotExist) {
+			if data, err = d.ReadFile(name, userdata.Most+1); errors.Is(err, fs.ErrNotExist) {
 				data, err = nil, nil
 			}
 		default:

@@ -1,5 +1,5 @@
-// Package userdata reads EC2's user data as cloud-init does, and finds what of it is for this agent.
-// The agent and the provider that makes a canary's user data read by the same functions.
+// Package userdata reads user data: the whole of EC2's as cloud-init does, and the NodeConfig that configures a
+// node. The agent and the provider that makes a canary's user data read by the same functions.
 package userdata
 
 import (
@@ -33,8 +33,8 @@ const (
 // CanaryType or NodeadmType.
 const NonceComment = "# kamino-canary-nonce: "
 
-// most bounds what is unpacked; EC2's limit is 16 KB, packed.
-const most = 1 << 20
+// unpackedMost bounds what is unpacked; EC2's limit is 16 KB, packed.
+const unpackedMost = 1 << 20
 
 // guessed are types whose parts cloud-init judges by their content (TYPE_NEEDED and DECOMP_TYPES of
 // its user_data.py).
@@ -289,9 +289,9 @@ func Unpacked(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := io.ReadAll(io.LimitReader(r, most+1))
-	if err == nil && len(plain) > most {
-		err = fmt.Errorf("more than %d bytes when unpacked", most)
+	plain, err := io.ReadAll(io.LimitReader(r, unpackedMost+1))
+	if err == nil && len(plain) > unpackedMost {
+		err = fmt.Errorf("more than %d bytes when unpacked", unpackedMost)
 	}
 	return plain, err
 }

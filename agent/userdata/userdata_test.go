@@ -115,15 +115,28 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever it is, it is read or refused.
+// FuzzRead: whatever it is, it is read or refused; and a canary's, which has one part more, is read as its pool's.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(multipartOf("Content-Type: application/node.kamino.dev\n\nx")))
+	f.Add([]byte(multipartOf("Content-Type: text/plain\n\napiVersion: kamino.dev/v1")))
+	f.Add([]byte("apiVersion: kamino.dev/v1alpha1\r\nkind: NodeConfig"))
 	f.Add([]byte{0x1f, 0x8b, 8, 0})
-	f.Fuzz(func(_ *testing.T, data []byte) {
+	f.Fuzz(func(t *testing.T, data []byte) {
 		parts, err := Read(data)
-		if err == nil {
-			_, _ = parts.NodeConfig() // two of a type are an error
-			parts.Nonce()
+		if err != nil {
+			return
+		}
+		config, err := parts.NodeConfig()
+		if err != nil || len(bytes.TrimSpace(config)) == 0 || parts.Nonce() != "" {
+			return // no canary is made of it
+		}
+		more, err := Read(parts.With(CanaryType, NonceComment+strings.Repeat("ab", 32)))
+		if err != nil {
+			t.Fatalf("%q with one part more: %v", data, err)
+		}
+		got, err := more.NodeConfig()
+		if err != nil || !bytes.Equal(bytes.TrimSpace(got), bytes.TrimSpace(config)) || more.Nonce() == "" {
+			t.Errorf("%q with one part more: %q, nonce %q, %v; want %q", data, got, more.Nonce(), err, config)
 		}
 	})
 }

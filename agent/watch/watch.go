@@ -22,6 +22,7 @@ import (
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/agent/seal"
+	"kamino.dev/kamino/agent/userdata"
 )
 
 // Annotation of the Node under which the state of the configuration is found.
@@ -41,7 +42,7 @@ type annotation struct {
 type Node interface {
 	Annotate(ctx context.Context, annotations map[string]string) error
 	Label(ctx context.Context, labels map[string]string, remove []string) error
-	Taint(ctx context.Context, set, remove []nodeapi.Taint) error
+	Taint(ctx context.Context, set, remove []userdata.Taint) error
 	Ready(ctx context.Context) (nodeapi.Ready, error)
 }
 
@@ -124,7 +125,7 @@ func (w *Watcher) Once(ctx context.Context) error {
 	w.unread = time.Time{}
 	if none || doc.Hash() == state.Hash {
 		if !none && state.Pending {
-			c, err := nodeconfig.Parse(doc.Data)
+			c, err := userdata.Parse(doc.Data)
 			if err != nil {
 				return err
 			}
@@ -212,8 +213,8 @@ func (w *Watcher) leave(ctx context.Context, state firstboot.State, offered firs
 	return nil
 }
 
-func (w *Watcher) prepare(ctx context.Context, doc nodeconfig.Document, state firstboot.State) (*nodeconfig.NodeConfig, []nodeconfig.File, error) {
-	c, err := nodeconfig.Parse(doc.Data)
+func (w *Watcher) prepare(ctx context.Context, doc nodeconfig.Document, state firstboot.State) (*userdata.NodeConfig, []nodeconfig.File, error) {
+	c, err := userdata.Parse(doc.Data)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -340,7 +341,7 @@ func (w *Watcher) restart(ctx context.Context, units []string) error {
 // adopt changes the Node and records the new generation: an API server that is away must not undo a
 // working configuration. What could not be changed is tried again at the next look, unless it is
 // forbidden.
-func (w *Watcher) adopt(ctx context.Context, former firstboot.State, doc nodeconfig.Document, c *nodeconfig.NodeConfig) error {
+func (w *Watcher) adopt(ctx context.Context, former firstboot.State, doc nodeconfig.Document, c *userdata.NodeConfig) error {
 	state := firstboot.Applied(doc, c, w.Now())
 	// Until the Node is changed, it may have the labels of both documents, and has the former taints.
 	// The document is in force: the agent may die while the API server is asked.
@@ -366,9 +367,9 @@ func (w *Watcher) adopt(ctx context.Context, former firstboot.State, doc nodecon
 
 // change sets the document's labels and taints on the Node and removes those that only the former
 // document had.
-func (w *Watcher) change(ctx context.Context, former firstboot.State, c *nodeconfig.NodeConfig) error {
+func (w *Watcher) change(ctx context.Context, former firstboot.State, c *userdata.NodeConfig) error {
 	gone := slices.DeleteFunc(slices.Clone(former.Labels), func(key string) bool { _, still := c.Kubelet.Labels[key]; return still })
-	retained := func(t nodeconfig.Taint) bool { return slices.Contains(c.Kubelet.Taints, t) }
+	retained := func(t userdata.Taint) bool { return slices.Contains(c.Kubelet.Taints, t) }
 	lost := slices.DeleteFunc(slices.Clone(former.Taints), retained)
 	taints := len(lost) > 0 || len(former.Taints) != len(c.Kubelet.Taints)
 	if w.Node == nil || len(c.Kubelet.Labels)+len(gone) == 0 && !taints {
@@ -399,7 +400,7 @@ func (w *Watcher) finish(ctx context.Context, state firstboot.State, doc nodecon
 	if status == firstboot.StatusInvalid && ctx.Err() != nil { // no verdict: what was asked did not end
 		return ctx.Err()
 	}
-	offered := &firstboot.Offer{Generation: nodeconfig.Generation(doc.Data), Hash: doc.Hash()}
+	offered := &firstboot.Offer{Generation: userdata.Generation(doc.Data), Hash: doc.Hash()}
 	w.Log.Error("configuration refused", "status", status, "error", cause)
 	state.Status, state.Error, state.Offered, state.Trial, state.At = status, cause.Error(), offered, nil, w.Now().UTC()
 	if err := firstboot.WriteState(w.Disk, state); err != nil {

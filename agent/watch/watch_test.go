@@ -25,6 +25,7 @@ import (
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/agent/seal"
+	"kamino.dev/kamino/agent/userdata"
 )
 
 // bench is one machine on a virtual clock: waiting moves it, and may change the world.
@@ -46,7 +47,7 @@ type bench struct {
 type node struct {
 	annotations, labels map[string]string
 	removed             []string
-	taints, untainted   []nodeapi.Taint
+	taints, untainted   []userdata.Taint
 	fail                error
 	forbidden           bool
 	ready               func() (nodeapi.Ready, error) // nil: Ready
@@ -69,7 +70,7 @@ func (n *node) Label(_ context.Context, set map[string]string, remove []string) 
 	return n.fail
 }
 
-func (n *node) Taint(_ context.Context, set, remove []nodeapi.Taint) error {
+func (n *node) Taint(_ context.Context, set, remove []userdata.Taint) error {
 	if n.forbidden {
 		return nodeapi.ErrForbidden
 	}
@@ -175,7 +176,7 @@ func TestNewGeneration(t *testing.T) {
 	if b.node.labels["tier"] != "db" || !slices.Equal(b.node.removed, []string{"old"}) {
 		t.Errorf("labels %v, removed %v", b.node.labels, b.node.removed)
 	}
-	if diff := cmp.Diff([]nodeapi.Taint{{Key: "b", Effect: "NoSchedule"}}, b.node.taints); diff != "" || len(b.node.untainted) != 1 || b.node.untainted[0].Key != "a" {
+	if diff := cmp.Diff([]userdata.Taint{{Key: "b", Effect: "NoSchedule"}}, b.node.taints); diff != "" || len(b.node.untainted) != 1 || b.node.untainted[0].Key != "a" {
 		t.Errorf("taints %v, removed %v", b.node.taints, b.node.untainted)
 	}
 	var told struct {
@@ -522,7 +523,7 @@ func TestEndless(t *testing.T) {
 func TestShare(t *testing.T) {
 	b := newBench(t)
 	b.start(doc(1, "config: {maxPods: 20}"))
-	c := nodeconfig.NodeConfig{Generation: 2, Share: new(int)}
+	c := userdata.NodeConfig{Generation: 2, Share: new(int)}
 	*c.Share = 30
 	for b.w.Name = "n"; c.Takes(b.w.Name); {
 		b.w.Name += "n"
@@ -672,7 +673,7 @@ func TestKilledOnTrial(t *testing.T) {
 	b := newBench(t)
 	b.start(doc(1, "config: {maxPods: 20}"))
 	former := b.w.Disk.Text("var/lib/kubelet/config.yaml")
-	c, err := nodeconfig.Parse([]byte(doc(2, "config: {maxPods: 99}")))
+	c, err := userdata.Parse([]byte(doc(2, "config: {maxPods: 99}")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/seal"
+	"kamino.dev/kamino/agent/userdata"
 	"kamino.dev/kamino/azure/emulator"
 )
 
@@ -231,7 +231,7 @@ func TestJoining(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := nodeconfig.Parse(text)
+	c, err := userdata.Parse(text)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}

@@ -1,4 +1,4 @@
-package nodeconfig
+package userdata
 
 import (
 	"encoding/json"

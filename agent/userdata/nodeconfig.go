@@ -1,5 +1,4 @@
-// Package nodeconfig is the document that a node gets as userData, and the files that it becomes.
-package nodeconfig
+package userdata
 
 import (
 	"bytes"
@@ -21,7 +20,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/strict"
 )
 
@@ -84,9 +82,13 @@ type Kubelet struct {
 	Taints  []Taint           `yaml:"taints,omitempty"`
 }
 
-// Taint is set when the node registers. On a running node it is changed where kubelet's credential
-// may do that.
-type Taint = nodeapi.Taint
+// Taint is one taint of a node, set when the node registers. On a running node it is changed where
+// kubelet's credential may do that.
+type Taint struct {
+	Key    string `json:"key" yaml:"key"`
+	Value  string `json:"value,omitempty" yaml:"value,omitempty"`
+	Effect string `json:"effect" yaml:"effect"`
+}
 
 // Containerd is the container runtime's part.
 type Containerd struct {
