@@ -25,6 +25,9 @@ func FuzzDpkg(f *testing.F) {
 		if most := strings.Count(list+sums+status+hashes, "\n") + 4; len(o.files) > most || len(o.sums) > len(o.files) {
 			t.Errorf("%d files of %d lines", len(o.files), most)
 		}
+		_, _ = Held(d)
+		_, _ = Unfinished(d)
+		_, _, _ = Packages(d)
 	})
 }
 
@@ -107,6 +110,8 @@ func FuzzRPMDatabase(f *testing.F) {
 			_ = rpmHeaders(d, rpmPaths[0], func(h header) error {
 				return h.files(func(string, kind, string) {})
 			})
+			_, _ = twiceInstalled(d)
+			_, _, _ = Packages(d)
 		}
 	})
 }
