@@ -107,10 +107,11 @@ func chooseLeft(all []leftPool, names []string) ([]leftPool, error) {
 
 // leftPool is a pool in which something may have been left.
 type leftPool struct {
-	id     PoolID
-	lease  Lease
-	nodes  []Node // that runs have
-	others []Node // that no run is known to have
+	id      PoolID
+	lease   Lease
+	nodes   []Node // that runs have
+	others  []Node // that no run is known to have
+	members []Node // all of them
 }
 
 // urgent: somebody may wait for a donor of the pool.
@@ -147,6 +148,7 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 			continue
 		}
 		p := get(id)
+		p.members = append(p.members, n)
 		mark, err := n.taken(id, p.lease)
 		if err != nil {
 			foreign = append(foreign, Left{Pool: id, Node: n.Name, What: "a mark that is not trusted",
@@ -171,34 +173,31 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 // Where etcd was restored from a backup, or the lease deleted, this is all that a killed run may have
 // left; a person may have done it, too.
 func (e *Engine) unexplained(ctx context.Context, p leftPool) (left []Left, err error) {
-	r, held := e.newRun(Defaults()), []Left(nil)
+	ctx = Looking(ctx)
+	r := e.newRun(Defaults())
 	r.pool = Pool{ID: p.id, Name: p.id.Name()}
-	holds := r.mayRelease()
-	note := func(n Node, what, do string) Left {
-		return Left{Pool: p.id, Node: n.Name, What: what + ", and no run is known that did it", Reason: "needs a decision: unless a person wants it so, " + do}
+	note := func(n Node, what, do string) {
+		left = append(left, Left{Pool: p.id, Node: n.Name, What: what + ", and no run is known that did it", Reason: "needs a decision: unless a person wants it so, " + do})
 	}
 	for _, n := range p.others {
 		if !n.Ready {
 			in, failed := e.Provider.Instance(ctx, n.ProviderID)
 			if failed == nil && in.Power == PowerOff {
-				left = append(left, note(n, "machine is off", "start it in the cloud"))
+				note(n, "machine is off", "start it in the cloud")
 			} else if failed != nil && !errors.Is(failed, ErrNotFound) && !errors.Is(failed, ErrNotVisible) {
 				err = errors.Join(err, fmt.Errorf("read instance %s: %w", n.ProviderID, failed))
 			}
 		}
-		if !holds {
+		if !r.mayRelease() {
 			continue
 		}
-		switch how, failed := r.holding(ctx, n.ProviderID); {
-		case failed != nil && !errors.Is(failed, ErrNotFound):
+		if how, failed := r.holding(ctx, n.ProviderID); how == Held {
+			note(n, "machine is out of service", "put it back in service in the cloud, then run: kamino restore")
+		} else if failed != nil && !errors.Is(failed, ErrNotFound) {
 			err = errors.Join(err, failed)
-		case how == InService: // Kamino has nothing out of service: else this would be Remains
-			holds, held = false, nil
-		case how == Held:
-			held = append(held, note(n, "machine is out of service", "put it back in service in the cloud"))
 		}
 	}
-	return append(left, held...), err
+	return left, err
 }
 
 // restorePool gives back what was left in one pool. A pool that lives is a *HeldError, with what
@@ -218,7 +217,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 	} else if err != nil {
 		return left, err
 	}
-	made, surveyed := r.survey(ctx, p.lease)
+	made, surveyed := r.survey(ctx, p)
 	if opts.DryRun || len(left)+len(made) == 0 {
 		for i, l := range left {
 			left[i].Reason = l.mended("would be given back")
@@ -297,11 +296,12 @@ func (p leftPool) left() []Left {
 }
 
 // survey lists what was left in the cloud, by reading only.
-func (r *Run) survey(ctx context.Context, lease Lease) ([]Left, error) {
+func (r *Run) survey(ctx context.Context, p leftPool) ([]Left, error) {
 	if r.back.poolGone {
 		return nil, nil
 	}
 	var left []Left
+	lease := p.lease
 	snapshots, err := r.engine.Provider.Find(ctx, r.pool, Snapshot, SnapshotName(r.pool.Name))
 	if err != nil {
 		return nil, fmt.Errorf("read the snapshot of pool %s: %w", r.pool.Name, err)
@@ -315,6 +315,13 @@ func (r *Run) survey(ctx context.Context, lease Lease) ([]Left, error) {
 			return left, err
 		} else if mark != nil {
 			left = append(left, Left{Pool: r.pool.ID, Run: mark.Run, Node: n.Name, What: "node is off or out of service: snapshot " + s.Name + " names it as the donor of a run that the lease does not know"})
+		}
+	}
+	if !p.urgent() { // else it goes with the donor
+		if id, err := r.remains(Looking(ctx), p.members); err != nil {
+			return left, err
+		} else if id != "" {
+			left = append(left, Left{Pool: r.pool.ID, What: "processes that a run suspended in the pool (on AWS: AZRebalance)"})
 		}
 	}
 	canaries, err := r.leftCanaries(ctx)
@@ -418,7 +425,48 @@ func (r *Run) lookLeft(ctx context.Context) (Next, error) {
 			return r.giveBackForgotten(n, mark, s), nil
 		}
 	}
-	return done("no node is left to be given back"), nil
+	if nodes, err = r.engine.ofPool(ctx, nodes, r.pool.ID); err != nil {
+		return Next{}, err
+	}
+	return r.lookRemains(ctx, nodes)
+}
+
+// lookRemains undoes what a run did to the pool, where nothing but the pool itself shows that. Whose
+// it is leaves no doubt: Hold marks it. A process that lost its lease in the middle of an act may be
+// about to take its donor out of service, and needs it then.
+func (r *Run) lookRemains(ctx context.Context, nodes []Node) (Next, error) {
+	switch id, err := r.remains(ctx, nodes); {
+	case err != nil:
+		return Next{}, err
+	case id == "":
+		return done("no node is left to be given back"), nil
+	case r.spent() < actTimeout:
+		return waitFor("acts of a process that lost its lease to end", actTimeout-r.spent()), nil
+	default:
+		return act(ActRelease, "resume what a run suspended in the pool", func(ctx context.Context) error { return r.engine.holder().Release(ctx, r.pool, id) }).
+			then("the pool to resume it", 0), nil
+	}
+}
+
+// remains is an instance in service with which Release undoes what Hold did to the pool; "" where
+// there is nothing to undo, or where one is out of service, which needs it.
+func (r *Run) remains(ctx context.Context, nodes []Node) (id InstanceID, err error) {
+	if !r.mayRelease() {
+		return "", nil
+	}
+	for _, n := range nodes {
+		how, err := r.holding(ctx, n.ProviderID)
+		switch {
+		case errors.Is(err, ErrNotFound):
+		case err != nil:
+			return "", err
+		case how == Remains:
+			id = n.ProviderID
+		default:
+			return "", nil
+		}
+	}
+	return id, nil
 }
 
 // forgottenDonor is the node that a snapshot was taken of, where its machine is off or out of

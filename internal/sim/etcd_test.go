@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -12,12 +13,14 @@ import (
 // TestEtcdRestored: wherever a run is when Kubernetes goes back in time, the donor comes back: by
 // the run itself or, where its process was killed, by the next restore.
 func TestEtcdRestored(t *testing.T) {
-	sites, _ := golden(t, aged)
 	var trials []trial
-	for _, s := range sites {
-		for i, r := range rivals("a-0", "a-1") {
-			if strings.Contains(r.Name, "etcd") {
-				trials = append(trials, trial{begin: aged, site: s, kind: worlds.RivalActs, rival: rivals("a-0", "a-1")[i]})
+	for _, begin := range []func(uint64) *world{aged, replacing} {
+		sites, _ := golden(t, begin)
+		for _, s := range sites {
+			for i, r := range rivals("a-0", "a-1") {
+				if strings.Contains(r.Name, "etcd") {
+					trials = append(trials, trial{begin: begin, site: s, kind: worlds.RivalActs, rival: rivals("a-0", "a-1")[i]})
+				}
 			}
 		}
 	}
@@ -26,50 +29,111 @@ func TestEtcdRestored(t *testing.T) {
 
 // TestEtcdRestoredAfterKill: the process of a run is killed at a write, and Kubernetes knows
 // nothing of the run afterwards. A restore, or the next update with another donor, finds the donor
-// by the snapshot of its disk; before there is one, a restore leaves it to a decision.
+// by the snapshot of its disk; before there is one, a restore leaves it to a decision. In a pool
+// that replaces what is off, nothing stays suspended.
 func TestEtcdRestoredAfterKill(t *testing.T) {
 	next := map[string]func(*world) *proc{
 		"restore": func(w *world) *proc { return w.restore() },
 		"update":  func(w *world) *proc { return w.update(w.options("a-1")) },
 	}
-	sites, _ := golden(t, aged)
-	for name, run := range next {
-		found, decided := 0, 0
-		for _, s := range sites {
-			if !s.call.write || s.step == "image" { // what is being built stays somebody's for a day
-				continue
+	for kind, begin := range map[string]func(uint64) *world{"keeps what is off": aged, "replaces what is off": replacing} {
+		sites, _ := golden(t, begin)
+		for name, run := range next {
+			name = kind + ", " + name
+			found, decided, suspended := 0, 0, 0
+			for _, s := range sites {
+				if !s.call.write || s.step == "image" { // what is being built stays somebody's for a day
+					continue
+				}
+				w := begin(1)
+				w.startUpdate(&proc{faults: []fault{{kind: worlds.KillUnheard, at: s.at}}}, w.goldenOptions())
+				w.wait()
+				w.RestoreEtcd()
+				w.advance(w.now.Add(3 * time.Minute))
+				m, n := w.donorOf("a-0")
+				snapshot := w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))] != nil
+				away := m.Power == kamino.PowerOff || m.standing() != kamino.InService
+				if away && !snapshot {
+					w.decide(w.restore().found)
+					decided += w.hits[cellDecided]
+				} else if away {
+					found++
+				} else if w.pools[poolA].suspended {
+					suspended++
+				}
+				back := run(w)
+				if away && back.err != nil {
+					t.Errorf("%s: %s ended %v", s, name, back.err)
+				}
+				w.advance(w.now.Add(2 * time.Minute))
+				still := w.pools[poolA].suspended && (back.err == nil || len(back.found) > 0) // an update that is refused takes no donor
+				if m.Power != kamino.PowerOn || !n.Ready || m.standing() != kamino.InService || still {
+					t.Errorf("%s: after %s the donor is %s, ready %v, %s; suspended %v; found %+v, %v", s, name, m.Power, n.Ready, m.standing(), still, back.found, back.err)
+				}
+				for _, v := range w.audit.violations {
+					t.Errorf("%s: %s: %s", s, name, v)
+				}
 			}
-			w := aged(1)
-			w.startUpdate(&proc{faults: []fault{{kind: worlds.KillUnheard, at: s.at}}}, w.goldenOptions())
-			w.wait()
-			w.RestoreEtcd()
-			w.advance(w.now.Add(3 * time.Minute))
-			m, n := w.donorOf("a-0")
-			snapshot := w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))] != nil
-			off := m.Power == kamino.PowerOff
-			if off && !snapshot {
-				w.decide(w.restore().found)
-				decided += w.hits[cellDecided]
-			} else if off {
-				found++
+			if found == 0 {
+				t.Errorf("%s: no site with a snapshot and a donor that is away", name)
 			}
-			back := run(w)
-			if off && back.err != nil {
-				t.Errorf("%s: %s ended %v", s, name, back.err)
+			if decided == 0 {
+				t.Errorf("%s: no site where a restore leaves a donor to a decision", name)
 			}
-			w.advance(w.now.Add(2 * time.Minute))
-			if m.Power != kamino.PowerOn || !n.Ready {
-				t.Errorf("%s: after %s the donor is %s, ready %v; found %+v", s, name, m.Power, n.Ready, back.found)
+			if suspended == 0 && kind == "replaces what is off" {
+				t.Errorf("%s: no site where only the pool shows that a run was there", name)
 			}
-			for _, v := range w.audit.violations {
-				t.Errorf("%s: %s: %s", s, name, v)
-			}
-		}
-		if found == 0 {
-			t.Errorf("%s: no site with a snapshot and a donor that is off", name)
-		}
-		if decided == 0 {
-			t.Errorf("%s: no site where a restore leaves a donor to a decision", name)
 		}
 	}
+}
+
+// TestSuspendedUnknown: what a run suspended in a pool is listed and resumed by a restore, although
+// neither lease nor node shows a run; not while a machine is out of service, which needs it.
+func TestSuspendedUnknown(t *testing.T) {
+	const suspended = "suspended in the pool"
+	for _, held := range []bool{false, true} {
+		w := replacing(1)
+		p, m := w.pools[poolA], w.machineOf(w.nodes["a-0"])
+		if p.suspended = true; held {
+			m.held, p.capacity = kamino.Held, p.capacity-1
+		}
+		listed := &proc{}
+		w.spawn(listed, func(ctx context.Context) {
+			listed.found, listed.err = listed.engine().Restore(ctx, kamino.RestoreOptions{DryRun: true})
+		})
+		w.wait()
+		names := len(listed.found) == 1 && strings.Contains(listed.found[0].What, suspended)
+		if listed.err != nil || names == held || !p.suspended {
+			t.Errorf("held %v: a dry run finds %+v, %v; suspended %v", held, listed.found, listed.err, p.suspended)
+		}
+		first := w.restore()
+		if held && (!p.suspended || !w.decide(first.found)) {
+			t.Errorf("with a machine out of service, a restore finds %+v; suspended %v", first.found, p.suspended)
+		} else if held {
+			first = w.restore()
+		}
+		if first.err != nil || p.suspended || len(first.found) != 1 || !strings.Contains(first.found[0].What, suspended) || first.found[0].Done == "" {
+			t.Errorf("held %v: found %+v, %v; suspended %v", held, first.found, first.err, p.suspended)
+		}
+		if again := w.restore(); again.err != nil || len(again.found) > 0 {
+			t.Errorf("held %v: the next restore finds %+v, %v", held, again.found, again.err)
+		}
+		w.sound(t)
+	}
+}
+
+// TestHeldUnknown: a machine that is out of service without a known run is listed also where others
+// had suspended before what a run suspends, so that the pool does not show a run either.
+func TestHeldUnknown(t *testing.T) {
+	w := replacing(1)
+	p, m := w.pools[poolA], w.machineOf(w.nodes["a-2"])
+	m.held, p.capacity = kamino.Held, p.capacity-1
+	first := w.restore()
+	if first.err != nil || len(first.found) != 1 || first.found[0].Node != "a-2" || !w.decide(first.found) {
+		t.Errorf("found %+v, %v", first.found, first.err)
+	}
+	if again := w.restore(); again.err != nil || len(again.found) > 0 {
+		t.Errorf("the next restore finds %+v, %v", again.found, again.err)
+	}
+	w.sound(t)
 }

@@ -207,8 +207,8 @@ func (w *world) repair() {
 }
 
 // decide is a person who reads what a restore leaves to a decision, and wants every machine of the
-// pool to work.
-func (w *world) decide(left []kamino.Left) {
+// pool to work. again says whether the restore is to be run again.
+func (w *world) decide(left []kamino.Left) (again bool) {
 	for _, l := range left {
 		m, _ := w.donorOf(l.Node)
 		if m == nil || l.Done != "" || !strings.HasPrefix(l.Reason, "needs a decision: unless a person wants it so") {
@@ -217,10 +217,12 @@ func (w *world) decide(left []kamino.Left) {
 		w.hit(cellDecided)
 		w.StartMachine(l.Node)
 		if p := w.pools[m.Pool]; m.held == kamino.Held {
-			m.held, p.capacity, p.suspended, p.revision = "", p.capacity+1, false, w.next()
+			m.held, p.capacity, p.revision = "", p.capacity+1, w.next()
 			w.happened("a person puts %s back in service", l.Node)
 		}
+		again = again || strings.Contains(l.Reason, "kamino restore")
 	}
+	return again
 }
 
 // cellDecided: a restore lists a machine that is off or out of service, and that no run is known to have.

@@ -187,10 +187,12 @@ func (k *walk) settle() {
 	begun := w.now
 	defer func() { w.audit.judge.Restored(begun, restoreTime) }()
 	p := w.restore()
+	if w.decide(p.found) && p.err == nil {
+		p = w.restore()
+	}
 	if p.err != nil || p.crashed {
 		w.audit.violate("I1", "a clean restore fails: %v", p.err)
 	}
-	w.decide(p.found)
 	w.audit.settled()
 	o := w.options(w.anyDonor())
 	o.Proof = k.proof
