@@ -252,7 +252,7 @@ func TestSingleFaultsFirstRun(t *testing.T) {
 func TestSingleRivals(t *testing.T) {
 	for _, begin := range modes {
 		sites, _ := golden(t, begin)
-		play(t, encounters(begin, sites), append(rivalCells(), rivalLeaseDeleted, cellLimited))
+		play(t, encounters(begin, sites), append(append(rivalCells(), limitCells()...), rivalLeaseDeleted))
 	}
 }
 
@@ -267,6 +267,13 @@ func lieCells() (out []string) {
 func rivalCells() (out []string) {
 	for _, r := range rivals("a-0", "a-1") {
 		out = append(out, "rival: "+r.Name)
+	}
+	return out
+}
+
+func limitCells() (out []string) {
+	for _, by := range worlds.PodLimits() {
+		out = append(out, cellLimited(by))
 	}
 	return out
 }

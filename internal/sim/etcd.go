@@ -9,8 +9,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// backups is what etcd held at any time of what Kamino writes: leases, and annotations and taints
-// of nodes.
+// backups is what etcd held at any time of what Kamino writes: leases, and annotations, labels and
+// taints of nodes.
 type backups struct {
 	leases []storedLease
 	nodes  []storedNode
@@ -22,10 +22,10 @@ type storedLease struct {
 }
 
 type storedNode struct {
-	at          time.Time
-	name, uid   string
-	annotations map[string]string
-	taints      []kamino.Taint
+	at                  time.Time
+	name, uid           string
+	annotations, labels map[string]string
+	taints              []kamino.Taint
 }
 
 func (w *world) backUpLease(l kamino.Lease) {
@@ -33,7 +33,7 @@ func (w *world) backUpLease(l kamino.Lease) {
 }
 
 func (w *world) backUpNode(n *simNode) {
-	w.etcd.nodes = append(w.etcd.nodes, storedNode{w.now, n.Name, n.UID, maps.Clone(n.Annotations), slices.Clone(n.Taints)})
+	w.etcd.nodes = append(w.etcd.nodes, storedNode{w.now, n.Name, n.UID, maps.Clone(n.Annotations), maps.Clone(n.Labels), slices.Clone(n.Taints)})
 }
 
 // backUp begins the backups, before the first process.
@@ -66,7 +66,7 @@ func (w *world) restoreEtcd(to time.Time) {
 	}
 	for _, s := range w.etcd.nodes {
 		if n := w.nodes[s.name]; n != nil && n.UID == s.uid && !s.at.After(to) {
-			n.Annotations, n.Taints = maps.Clone(s.annotations), slices.Clone(s.taints)
+			n.Annotations, n.Labels, n.Taints = maps.Clone(s.annotations), maps.Clone(s.labels), slices.Clone(s.taints)
 		}
 	}
 	for name, n := range w.nodes {

@@ -11,7 +11,10 @@ import (
 
 // powers are what those have done who have more rights than Kamino; it lasts until somebody mends
 // it.
-type powers struct{ revoked, locked, denied, limited bool }
+type powers struct {
+	revoked, locked, denied bool
+	limited                 worlds.PodLimit // what keeps pods out, "" for nothing
+}
 
 // forbids is the answer to a call at the cloud that somebody does not allow.
 func (w *world) forbids(c call) error {
@@ -55,9 +58,9 @@ func (w *world) Own() {
 }
 
 // LimitPods implements worlds.World.
-func (w *world) LimitPods() { w.limited = true }
+func (w *world) LimitPods(by worlds.PodLimit) { w.limited = by }
 
-// newPod is a pod of an agent that is created on a node, or the answer of a quota that keeps it out.
+// newPod is a pod of an agent that is created on a node, or the answer of what keeps it out.
 func (w *world) newPod(node string, order kamino.SealOrder) (*simSealPod, error) {
 	if err := w.notAdmitted(); err != nil {
 		return nil, err
@@ -65,17 +68,17 @@ func (w *world) newPod(node string, order kamino.SealOrder) (*simSealPod, error)
 	return &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node, nonce: order.Nonce, policy: policySum(order.Policy)}, nil
 }
 
-// notAdmitted is the answer to the creation of a pod while a quota keeps it out.
+// notAdmitted is the answer to the creation of a pod while something keeps it out.
 func (w *world) notAdmitted() error {
-	if !w.limited {
+	if w.limited == "" {
 		return nil
 	}
-	w.hit(cellLimited)
-	return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: "resourcequota", Why: "exceeded quota"}}}
+	w.hit(cellLimited(w.limited))
+	return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: string(w.limited), Why: "not admitted"}}}
 }
 
-// cellLimited: a quota kept a pod out.
-const cellLimited = "a pod that a quota keeps out"
+// cellLimited: something kept a pod out.
+func cellLimited(by worlds.PodLimit) string { return "a pod kept out: " + string(by) }
 
 func (w *world) refusePool(why kamino.Refusal) {
 	p := w.pools[poolA]

@@ -499,6 +499,35 @@ func TestPatchWalks(t *testing.T) {
 	}
 }
 
+// TestPatchPutBack: GitOps takes back the label that says when a node was patched, or writes back
+// that of an earlier patch. Once that is mended, the node is patched and signed again.
+func TestPatchPutBack(t *testing.T) {
+	for _, was := range []string{"", "2026-01-01T000000Z"} {
+		w := aged(1)
+		n := w.nodes["a-0"]
+		if was != "" {
+			n.Labels[kamino.LabelPatched] = was
+		}
+		o := patchOptions()
+		o.Pool, o.Donor = "", "a-0"
+		w.PutBack("a-0")
+		w.EditNode("a-0", func(n *kamino.Node) bool {
+			n.Labels[kamino.LabelPatched], n.Labels["team"] = "2026-03-01T000000Z", "x"
+			return true
+		})
+		w.advance(w.now.Add(time.Minute))
+		if got := n.Labels[kamino.LabelPatched]; got != was || n.Labels["team"] != "x" {
+			t.Fatalf("with label %q, GitOps leaves %v", was, n.Labels)
+		}
+		w.mend()
+		p := w.patched(o)
+		w.advance(w.now.Add(10 * time.Minute))
+		if wrong := w.over(); p.err != nil || wrong != "" || len(p.out.Nodes) != 1 || n.Labels[kamino.LabelPatched] != p.out.Nodes[0].Signed {
+			t.Errorf("with label %q: %+v, %v, labels %v: %s", was, p.out, p.err, n.Labels, wrong)
+		}
+	}
+}
+
 // TestPatchRebootedMeanwhile: a node that boots while a process which examined it is frozen is
 // examined again before it is signed. The audit knows which boot was looked at.
 func TestPatchRebootedMeanwhile(t *testing.T) {

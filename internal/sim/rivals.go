@@ -285,7 +285,7 @@ func (w *world) EditNode(node string, edit func(*kamino.Node) bool) {
 	if n == nil {
 		return
 	}
-	n.Annotations, n.Taints = maps.Clone(n.Annotations), slices.Clone(n.Taints)
+	n.Annotations, n.Labels, n.Taints = maps.Clone(n.Annotations), maps.Clone(n.Labels), slices.Clone(n.Taints)
 	if !edit(&n.Node) {
 		return
 	}

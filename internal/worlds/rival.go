@@ -25,7 +25,7 @@ type World interface {
 	// EditNode is a person's kubectl. edit says whether there was anything to change.
 	EditNode(node string, edit func(*kamino.Node) bool)
 	// PutBack writes back what a node has of Kamino now, each half minute until somebody mends it, as
-	// GitOps does which has annotations and taints of nodes in its files ([PutBack]).
+	// GitOps does which has annotations, labels and taints of nodes in its files ([PutBack]).
 	PutBack(node string)
 	SetFate(node string, f Fate)
 	HoldPods(node string) // by a disruption budget that yields no more
@@ -39,9 +39,8 @@ type World interface {
 	// Conflict lets every eviction be answered with 409 for a while, as a webhook does during a
 	// failover, or a budget that changes all the time.
 	Conflict(d time.Duration)
-	// LimitPods keeps every new pod out of Kamino's namespace, as a ResourceQuota does, until somebody
-	// mends it.
-	LimitPods()
+	// LimitPods keeps every new pod out of Kamino's namespace until somebody mends it.
+	LimitPods(by PodLimit)
 	// Forge is a kubelet that writes a mark of a run that never was, and falls silent.
 	Forge(node string)
 	DeletePods() // those that Kamino has made, by a person
@@ -94,6 +93,19 @@ type Rival struct {
 	Rows []string
 }
 
+// PodLimit is what keeps new pods out of a namespace: the field of the refusal that names it.
+type PodLimit string
+
+// What keeps pods out.
+const (
+	LimitQuota  PodLimit = "resourcequota"
+	LimitRange  PodLimit = "limitrange" // whose minimum is more than pods of Kamino ask for
+	LimitPolicy PodLimit = "namespace"  // a policy that adds to pods what Kamino never writes
+)
+
+// PodLimits lists them all.
+func PodLimits() []PodLimit { return []PodLimit{LimitQuota, LimitRange, LimitPolicy} }
+
 // NoNode is the name of a node that no world has.
 const NoNode = "nobody"
 
@@ -124,6 +136,13 @@ func edit(change func(*kamino.Node) bool) func(World, string, string) {
 func fated(f Fate) func(World, string, string) {
 	return onDonor(func(w World, donor string) { w.SetFate(donor, f) })
 }
+
+func limited(by PodLimit) func(World, string, string) {
+	return func(w World, _, _ string) { w.LimitPods(by) }
+}
+
+// podRows are the rows of the fault matrix in which pods are tried or made.
+var podRows = []string{"S0", "S2", "S4", "S5"}
 
 func cordon(n *kamino.Node) bool   { n.Unschedulable = true; return true }
 func uncordon(n *kamino.Node) bool { n.Unschedulable = false; return true }
@@ -164,7 +183,9 @@ var powers = []Rival{
 	}},
 	{Name: "the original script has a snapshot of the donor", Column: "8", Act: onDonor(World.Script)},
 	{Name: "somebody else's pods have the names of the run's", Column: "11", Act: func(w World, _, _ string) { w.Squat() }},
-	{Name: "a quota keeps pods out of Kamino's namespace", Column: "15", Same: true, Rows: []string{"S0", "S2", "S4", "S5"}, Act: func(w World, _, _ string) { w.LimitPods() }},
+	{Name: "a quota keeps pods out of Kamino's namespace", Column: "15", Same: true, Rows: podRows, Act: limited(LimitQuota)},
+	{Name: "a limit range keeps pods out of Kamino's namespace", Column: "15", Same: true, Rows: podRows, Act: limited(LimitRange)},
+	{Name: "a policy changes the pods of Kamino's namespace", Column: "15", Same: true, Rows: podRows, Act: limited(LimitPolicy)},
 	{Name: "a node forges a mark", Column: "11", Act: func(w World, _, other string) { w.Forge(other) }},
 }
 
@@ -186,26 +207,12 @@ func kured(w World, node string) {
 // PutBack lets a world put back what a node has of Kamino now, until the function says that it is
 // mended.
 func PutBack(w World, node string, mended func() bool) {
-	kaminos := func(key, _ string) bool {
-		return key == kamino.AnnotationProtect || strings.HasPrefix(key, "kamino.dev/")
-	}
-	block := func(t kamino.Taint) bool { return t.Key == kamino.TaintBlock }
-	of := func(n *kamino.Node) (map[string]string, []kamino.Taint) {
-		notes := map[string]string{}
-		for key, value := range n.Annotations {
-			if kaminos(key, value) {
-				notes[key] = value
-			}
-		}
-		return notes, slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return !block(t) })
-	}
-	var then map[string]string
-	var blocks []kamino.Taint
+	then, found := possession{}, false
 	w.EditNode(node, func(n *kamino.Node) bool {
-		then, blocks = of(n)
+		then, found = possessionOf(n), true
 		return false
 	})
-	if then == nil { // there is no such node
+	if !found { // there is no such node
 		return
 	}
 	var put func(rounds int)
@@ -214,20 +221,55 @@ func PutBack(w World, node string, mended func() bool) {
 			return
 		}
 		w.EditNode(node, func(n *kamino.Node) bool {
-			if now, blocked := of(n); maps.Equal(now, then) && slices.Equal(blocked, blocks) {
+			if possessionOf(n).equal(then) {
 				return false
 			}
-			if n.Annotations == nil {
-				n.Annotations = map[string]string{}
-			}
-			maps.DeleteFunc(n.Annotations, kaminos)
-			maps.Copy(n.Annotations, then)
-			n.Taints = append(slices.DeleteFunc(n.Taints, block), blocks...)
+			then.put(n)
 			return true
 		})
 		w.After(30*time.Second, func() { put(rounds - 1) })
 	}
 	w.After(time.Second, func() { put(10) })
+}
+
+// possession is what a node has of Kamino.
+type possession struct {
+	annotations, labels map[string]string
+	blocks              []kamino.Taint
+}
+
+func ofKamino(key, _ string) bool {
+	return key == kamino.AnnotationProtect || strings.HasPrefix(key, "kamino.")
+}
+
+func isBlock(t kamino.Taint) bool { return t.Key == kamino.TaintBlock }
+
+func possessionOf(n *kamino.Node) possession {
+	only := func(all map[string]string) map[string]string {
+		kept := maps.Clone(all)
+		maps.DeleteFunc(kept, func(key, value string) bool { return !ofKamino(key, value) })
+		return kept
+	}
+	return possession{only(n.Annotations), only(n.Labels), slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return !isBlock(t) })}
+}
+
+func (p possession) equal(o possession) bool {
+	return maps.Equal(p.annotations, o.annotations) && maps.Equal(p.labels, o.labels) && slices.Equal(p.blocks, o.blocks)
+}
+
+// put writes all of it on a node, and nothing else of Kamino.
+func (p possession) put(n *kamino.Node) {
+	with := func(all, ours map[string]string) map[string]string {
+		out := maps.Clone(all)
+		if out == nil {
+			out = map[string]string{}
+		}
+		maps.DeleteFunc(out, ofKamino)
+		maps.Copy(out, ours)
+		return out
+	}
+	n.Annotations, n.Labels = with(n.Annotations, p.annotations), with(n.Labels, p.labels)
+	n.Taints = append(slices.DeleteFunc(slices.Clone(n.Taints), isBlock), p.blocks...)
 }
 
 // cachedScaler is cluster-autoscaler on AWS: its sizes of groups are up to a minute old, and it sets

@@ -142,13 +142,8 @@ func (s *Station) clear(ctx context.Context) error {
 		s.admin.CoordinationV1().Leases(kamino.SystemNamespace).DeleteCollection(ctx, now, managed),
 		s.protos.DeleteCollection(ctx, now, all),
 		s.dropVolumes(ctx),
-		s.dropQuotas(ctx),
+		s.dropLimits(ctx),
 	)
-}
-
-// dropQuotas deletes the quotas of Kamino's namespace.
-func (s *Station) dropQuotas(ctx context.Context) error {
-	return s.admin.CoreV1().ResourceQuotas(kamino.SystemNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
 // makePods puts three pods on the donor: of a Deployment behind a budget, of one

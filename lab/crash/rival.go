@@ -130,8 +130,8 @@ func (w *World) DeleteNode(node string) {
 	})
 }
 
-// EditNode implements worlds.World: what an edit can change is unschedulable, annotations and
-// taints.
+// EditNode implements worlds.World: what an edit can change is unschedulable, annotations, labels
+// and taints.
 func (w *World) EditNode(node string, edit func(*kamino.Node) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,7 +140,7 @@ func (w *World) EditNode(node string, edit func(*kamino.Node) bool) {
 		w.check("read node", err)
 		return
 	}
-	n := kamino.Node{Name: node, Unschedulable: have.Spec.Unschedulable, Annotations: have.Annotations}
+	n := kamino.Node{Name: node, Unschedulable: have.Spec.Unschedulable, Annotations: have.Annotations, Labels: have.Labels}
 	for _, t := range have.Spec.Taints {
 		n.Taints = append(n.Taints, kamino.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}
@@ -154,6 +154,7 @@ func (w *World) EditNode(node string, edit func(*kamino.Node) bool) {
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/resourceVersion", "value": have.ResourceVersion},
 		{"op": "add", "path": "/metadata/annotations", "value": n.Annotations},
+		{"op": "add", "path": "/metadata/labels", "value": n.Labels},
 		{"op": "add", "path": "/spec/taints", "value": taints},
 		{"op": "add", "path": "/spec/unschedulable", "value": n.Unschedulable},
 	})
@@ -299,22 +300,9 @@ func (w *World) Conflict(d time.Duration) {
 	w.conflicts = w.clock.Now().Add(d)
 }
 
-// limitName is the quota that keeps pods out of Kamino's namespace.
-const limitName = "no-pods"
-
-// LimitPods implements worlds.World. The controller that counts is not here: the status is written as
-// it would write it.
-func (w *World) LimitPods() {
-	quotas := w.station.admin.CoreV1().ResourceQuotas(kamino.SystemNamespace)
-	none := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
-	quota, err := quotas.Create(w.ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: limitName}, Spec: corev1.ResourceQuotaSpec{Hard: none}}, metav1.CreateOptions{})
-	if err == nil {
-		quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none}
-		_, err = quotas.UpdateStatus(w.ctx, quota, metav1.UpdateOptions{})
-	}
-	if !apierrors.IsAlreadyExists(err) {
-		w.check("create quota", err)
-	}
+// LimitPods implements worlds.World.
+func (w *World) LimitPods(by worlds.PodLimit) {
+	w.check("keep pods out by "+string(by), w.station.limitPods(w.ctx, by))
 }
 
 // CutAPI implements worlds.World.
@@ -561,7 +549,7 @@ func (w *World) RestoreEtcd() {
 			continue
 		}
 		w.EditNode(then.Name, func(n *kamino.Node) bool {
-			n.Annotations, n.Taints = then.Annotations, nil
+			n.Annotations, n.Labels, n.Taints = then.Annotations, then.Labels, nil
 			for _, t := range then.Spec.Taints {
 				n.Taints = append(n.Taints, kamino.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 			}
@@ -629,7 +617,7 @@ func (w *World) mend() {
 	w.budgetAllows(1)
 	w.SlowWrites(0)
 	w.gitOps.Store(false)
-	w.check("delete quotas", w.station.dropQuotas(w.ctx))
+	w.check("let pods in", w.station.dropLimits(w.ctx))
 	w.fillLease(func(int) any { return nil })
 	w.allowed()
 	w.unforge()

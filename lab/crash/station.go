@@ -117,7 +117,8 @@ func (s *Station) open(ctx context.Context) error {
 	return s.serviceAccounts(ctx)
 }
 
-// serviceAccounts makes what a controller would: without them no pod is admitted.
+// serviceAccounts makes what a controller would: without them no pod is admitted. Then it prepares
+// the cluster.
 func (s *Station) serviceAccounts(ctx context.Context) error {
 	for _, namespace := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault, kamino.SystemNamespace} {
 		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
@@ -130,7 +131,7 @@ func (s *Station) serviceAccounts(ctx context.Context) error {
 			return fmt.Errorf("create service account of %s: %w", namespace, err)
 		}
 	}
-	return lab.Prepare(ctx, s.cp.RESTConfig(), sealImage)
+	return errors.Join(lab.Prepare(ctx, s.cp.RESTConfig(), sealImage), s.changePods(ctx))
 }
 
 func (s *Station) serveKube() error {
