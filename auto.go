@@ -243,8 +243,11 @@ func nextMayDo(err error) bool {
 	switch step.Step {
 	case InValidate, InRecover:
 		var refused *RefusedError
-		return errors.As(err, &refused) || step.Step == InValidate && errors.Is(err, ErrNotFound)
-	case InLaunch, InJoin, InExamine, InWatch:
+		if errors.As(err, &refused) {
+			return !stepRefused(refused.Refusals)
+		}
+		return step.Step == InValidate && errors.Is(err, ErrNotFound)
+	case InLaunch, InJoin, InExamine:
 		return failedProof(err)
 	case InRehearse, InProtect, InInventory, InDrain, InChoose, InCheck, InPatch:
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) && stepRefused(refused.Refusals) {
@@ -385,7 +388,7 @@ func (t *turns) obstacle(ctx context.Context, e *Engine, own PoolID) (string, er
 // needs a witness.
 func (e *Engine) takenNow(ctx context.Context, n Node, pool PoolID) (bool, error) {
 	mark, err := n.claim(pool)
-	if err != nil || mark == nil || mark.Work == WorkWatch {
+	if err != nil || mark == nil {
 		return false, nil
 	}
 	if mark, err = n.taken(pool, Lease{}); err == nil {

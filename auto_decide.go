@@ -40,7 +40,7 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 		mark, _ := n.claim(o.id) // taken has read it
 		p.Action = DoFinish
 		p.because("unfinished", "run %s left node %s marked, and no run holds the pool", mark.Run, n.Name)
-	case o.decideTrial(&p), o.decideBuilding(&p, now), o.decideProof(&p, opts), o.decideFuture(&p, now):
+	case o.decideBuilding(&p, now), o.decideProof(&p, opts), o.decideFuture(&p, now):
 	default:
 		o.decideNeed(&p, opts, rules, now)
 		o.decideModel(&p, good, opts)
@@ -102,35 +102,6 @@ func (o overview) decideUnfinished(p *PoolPlan) {
 			}
 		}
 	}
-}
-
-// trial is the version that was promoted to be proved in the pool, and has not passed. It is what
-// new nodes boot from or, where that was interrupted, offered while the model names another.
-func (o overview) trial() *Artifact {
-	name := cmp.Or(o.lease.Ledger.Trial, untriedOffer(o.versions)) // leases are lost, tags stay
-	i := indexOf(o.versions, name)
-	if i < 0 || name == "" || o.versions[i].Tags[TagProof] == proofPassed {
-		return nil
-	}
-	v, next := &o.versions[i], o.next()
-	if next == nil || next.Name != v.Name && (v.Tags[TagBad] != "" || v.Withheld() || points(o.pool.Model.Image, o.versions) || o.pin() != nil) {
-		return nil
-	}
-	return v
-}
-
-// decideTrial finds a version that an ended run promoted to be proved in the pool: that is gone on
-// with or, where no node stands for the pool, taken back.
-func (o overview) decideTrial(p *PoolPlan) bool {
-	v := o.trial()
-	if v == nil {
-		return false
-	}
-	p.because("unproved", "version %s was promoted to be proved in the pool, and its proof did not end", v.Name)
-	if !o.decideStandIn(p, v) {
-		p.Action = DoFinish
-	}
-	return true
 }
 
 // decideBuilding finds a version that an interrupted run left being built. The

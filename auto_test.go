@@ -178,7 +178,7 @@ func TestDecideHidden(t *testing.T) {
 	const unsure = "inconclusive: cloud: no quota"
 	v1, withdrawn := v("2026.11.01", offerOffered, ""), v("2026.11.03", offerWithdrawn, "")
 	second := func(offer, proof string) Artifact { return v("2026.11.02", offer, proof) }
-	canary, pool := Proving{Mode: ProveCanary, Promote: PromoteAuto}, Proving{Mode: ProvePool, Promote: PromoteAuto}
+	canary := Proving{Mode: ProveCanary, Promote: PromoteAuto}
 	none, byHand := Proving{Mode: ProveNone, Promote: PromoteAuto}, Proving{Mode: ProveNone, Promote: PromoteManual}
 	proved := Proving{Mode: ProveCanary, Promote: PromoteManual}
 	for name, tt := range map[string]struct {
@@ -190,7 +190,6 @@ func TestDecideHidden(t *testing.T) {
 	}{
 		"an unproved one, canary":                {canary, false, []Artifact{second(offerHidden, unsure), v1}, DoUpdate, ""},
 		"below a withdrawn one, canary":          {canary, false, []Artifact{withdrawn, second(offerHidden, unsure), v1}, DoUpdate, ""},
-		"below a withdrawn one, pool":            {pool, false, []Artifact{withdrawn, second(offerHidden, ""), v1}, DoUpdate, ""},
 		"inconclusive, none":                     {none, false, []Artifact{second(offerHidden, unsure), v1}, DoNothing, "promote"},
 		"below a withdrawn one, none":            {none, false, []Artifact{withdrawn, second(offerHidden, unsure), v1}, DoNothing, "promote"},
 		"in the middle of its proof, none":       {none, false, []Artifact{second(offerProving, ""), v1}, DoNothing, "promote"},

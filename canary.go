@@ -78,7 +78,7 @@ type CanaryFit struct {
 	Size     string    `json:"size"`               // the machine's type
 	Kept     []string  `json:"kept,omitempty"`     // of the recipe, what reaches beyond the canary
 	LeftOut  []string  `json:"leftOut,omitempty"`  // of the recipe, what a canary cannot have
-	Refusals []Refusal `json:"refusals,omitempty"` // why there can be none: the proof is in the pool
+	Refusals []Refusal `json:"refusals,omitempty"` // why there can be none
 }
 
 // TaintCanary is on a canary's node from its first second, with the effect NoSchedule: the agent's
@@ -291,11 +291,6 @@ func judgeProbe(s Sight, b Bounds) (Outcome, string) {
 	return s.byAndBy(b, ProofFailed, "it has not ended"+inBrackets(p.Reason))
 }
 
-// canaryOf is an instance of the pool that stands for a canary.
-func canaryOf(in Instance) Canary {
-	return Canary{Name: lastSegment(string(in.ID)), State: Succeeded, Instance: in.ID, VMID: in.VMID, Hostname: in.Hostname, Power: in.Power, Zone: in.Zone}
-}
-
 // proofAbandoned is told of a version that is tagged as being proved, where nobody does that any
 // more. No tag says so.
 const proofAbandoned = "abandoned"
@@ -320,9 +315,6 @@ type Proved struct {
 // proved tells how the version of a run passed.
 func (r *Run) proved() *Proved {
 	without, s, passed := r.opts.Proof.Without, r.proof.sight, map[string]bool{}
-	if r.proof.mode == ProvePool {
-		without = slices.Concat(without, ofCanaries)
-	}
 	p := &Proved{By: r.proof.mode, Node: cmp.Or(s.Node.Name, s.Canary.Hostname), ReadySeconds: s.boot().Seconds()}
 	for _, f := range r.proof.findings {
 		if passed[f.Check] = passed[f.Check] || f.Outcome == ProofPassed; f.Outcome == ProofNotApplicable {
@@ -385,13 +377,7 @@ func (e *Engine) retireLeft(ctx context.Context, o overview) error {
 
 // lookProvable makes sure that the version which a person named can be proved beside the pool.
 func (r *Run) lookProvable(ctx context.Context) (Next, error) {
-	if err := r.chooseProof(ctx); err != nil {
-		return Next{}, err
-	} else if r.proof.mode != ProveCanary {
-		return Next{}, &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: codeNoCanary, Field: "--prove", Value: string(ProveCanary),
-			Why: "no canary can be created: " + cmp.Or(r.proof.none, "this cluster cannot examine canaries"), Do: r.grantCanary() + "omit --prove to accept the version unproved"}}}
-	}
-	return done("a canary can be created"), nil
+	return done("a canary can be created"), r.chooseProof(ctx)
 }
 
 // lookNamed reads, under the lease, the version that a person named.

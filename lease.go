@@ -102,8 +102,6 @@ type Ledger struct {
 	Withdrew *Withdrawal `json:"withdrew,omitempty"`
 	// Empty: a run of this ledger made the image definition, and none began a version in it so far.
 	Empty bool `json:"empty,omitempty"`
-	// Trial is the version that was promoted to be proved in the pool, until it has passed.
-	Trial string `json:"trial,omitempty"`
 	// Owed are new nodes that a run was asked for and did not live to see.
 	Owed *ScaleOut `json:"owed,omitempty"`
 	// Canary is one that a run asked for and, with its node, did not see gone before it ended.

@@ -121,10 +121,6 @@ type Work string
 // WorkPatch upgrades its packages, and restarts it where that needs it.
 const WorkPatch Work = "patch"
 
-// WorkWatch watches it as the first node of a version, and does nothing to it: the mark keeps
-// cluster-autoscaler away, to which a new node without pods is the first to take.
-const WorkWatch Work = "watch"
-
 // WorkProve proves a version that a person named, and takes no node.
 const WorkProve Work = "prove"
 

@@ -114,9 +114,6 @@ func Pipeline() []Step {
 			When: (*Run).mayHaveCanary, Look: (*Run).lookRetire, Patient: true, Spare: true},
 		{Name: InScaleOut, Does: "ask for new nodes",
 			When: (*Run).scaleOutWanted, Look: (*Run).lookScaleOut, Patient: true, Plan: (*Run).planScaleOut},
-		{Name: InWatch, Does: "watch the first node of the new version, and withdraw that if it is bad",
-			When: (*Run).watches, Look: (*Run).lookWatch, Patient: true, Limit: unlimited,
-			Takes: "the protection of the node that is watched", Until: InWatch},
 		{Name: InClean, Original: "14", Does: "delete the snapshot",
 			Look: (*Run).lookClean, Patient: true, Spare: true, Limit: buildLimit},
 		{Name: InPrune, Original: "15", Does: "delete old image versions that nothing uses",
@@ -195,11 +192,9 @@ func stayOn() []Step {
 		When: func(r *Run) bool { return r.held.before.Instance != "" }, Look: (*Run).lookOn, Limit: returnLimit, Stubborn: true}}
 }
 
-// canaryBack removes the canary of a run that ends before its time, and the protection of a node
-// that it watched.
+// canaryBack removes the canary of a run that ends before its time.
 func canaryBack() []Step {
 	return []Step{
-		{Name: InWatch, Does: "remove the protection of the node that was watched", When: (*Run).mayShield, Look: (*Run).lookUnshield, Limit: returnLimit, Stubborn: true},
 		{Name: InRetire, Does: "remove the canary and its Node object", When: (*Run).mayHaveCanary, Look: (*Run).lookRetire, Patient: true},
 	}
 }
@@ -400,7 +395,6 @@ const (
 	ActProbe            Act = "start-probe"
 	ActRemoveCanary     Act = "remove-canary"
 	ActRemoveNode       Act = "remove-node"
-	ActWithdraw         Act = "withdraw-version"
 	ActDeleteLists      Act = "delete-lists"
 	ActCheck            Act = "check-node"
 	ActPatching         Act = "announce-patch"

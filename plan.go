@@ -134,7 +134,7 @@ var peekable = []string{InGallery, InDefinition, InVersion, InReuse}
 // those of a donor.
 func stepRefused(refusals []Refusal) bool {
 	return slices.ContainsFunc(refusals, func(r Refusal) bool {
-		return r.Allow == allowAdopt || r.Code == CodeSealPod || slices.Contains(peekable, r.Code)
+		return r.Allow == allowAdopt || r.Code == CodeSealPod || r.Code == CodeNoCanary || slices.Contains(peekable, r.Code)
 	})
 }
 
@@ -222,7 +222,7 @@ func (r *Run) planWorld(ctx context.Context) error {
 	if err := r.peek(ctx); err != nil || len(r.plan.Refusals) > 0 {
 		return err
 	}
-	if r.plan.ExpectedSeconds > 0 && (r.provesCanary() || r.provesPool()) {
+	if r.plan.ExpectedSeconds > 0 && r.provesCanary() {
 		r.plan.ExpectedSeconds += r.proofExpected().Seconds()
 	}
 	versions, err := r.versions(ctx)

@@ -152,34 +152,6 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rol
 	return back, err
 }
 
-// takeBack withdraws what new nodes boot from: the good version before it takes its place. False:
-// there is none. No pause stops it halfway.
-func (r *Run) takeBack(o overview, why Bad) (next Next, ok bool) {
-	now, t := o.next(), target{version: o.fallback(), why: why}
-	if t.version == nil || t.version.Disputed && o.follows("") {
-		return Next{}, false
-	}
-	var stray *Stray
-	if t.points = o.follows(""); !t.points {
-		stray = o.strayed()
-	}
-	bad := []string{now.Name}
-	for _, v := range o.passedOver(t) {
-		bad = append(bad, v.Name)
-	}
-	m := newMarking(Rollback{From: now.Name, To: t.name(), Bad: bad, Good: t.offers()}, t, o)
-	return actSteps(ActWithdraw, fmt.Sprintf("withdraw version %s: new nodes boot from %s again", now.Name, t.name()), func(ctx context.Context) error {
-		verb := r.now.verb
-		r.now.verb = VerbWithdraw
-		defer func() { r.now.verb = verb }()
-		return r.exec(ctx, []Step{
-			{Name: InModel, Does: "point the pool's model at the former version", Patient: true,
-				Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m, stray) }},
-			{Name: InMark, Does: "mark the version as bad", Patient: true, Limit: m.limit(), Look: m.look},
-		})
-	}).noting(func(l *Lease) { l.Record.ModelWas = o.pool.Model.Image }), true
-}
-
 // fallback is the version that takes the place of one that is withdrawn: as defaultTarget, but none
 // that promote refuses.
 func (o overview) fallback() *Artifact {

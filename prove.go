@@ -49,10 +49,9 @@ type Bounds struct {
 // ProveMode says how a version is proved before it is what the pool's nodes boot from.
 type ProveMode string
 
-// The modes. ProveCanary is ProvePool where no canary can be created.
+// The modes.
 const (
 	ProveCanary ProveMode = "canary" // by one instance beside the pool
-	ProvePool   ProveMode = "pool"   // by one more node of the pool, after it was promoted
 	ProveNone   ProveMode = "none"
 )
 
@@ -80,12 +79,10 @@ type Proving struct {
 
 func (p Proving) validate() error {
 	switch {
-	case p.Mode != ProveCanary && p.Mode != ProvePool && p.Mode != ProveNone:
-		return WithHint(fmt.Errorf("invalid proof mode %q", p.Mode), "use --prove canary, pool or none")
+	case p.Mode != ProveCanary && p.Mode != ProveNone:
+		return WithHint(fmt.Errorf("invalid proof mode %q", p.Mode), "use --prove canary or none")
 	case p.Promote != PromoteAuto && p.Promote != PromoteManual:
 		return WithHint(fmt.Errorf("invalid promotion mode %q", p.Promote), "use --promote auto or manual")
-	case p.Promote == PromoteManual && p.Mode == ProvePool:
-		return WithHint(fmt.Errorf("a version that is proved in the pool is promoted first"), "use --promote auto, or another --prove")
 	case p.Mode != ProveNone && p.Budget < time.Minute:
 		return WithHint(fmt.Errorf("boot budget %s is too short", p.Budget), "use --boot-budget 1m or more")
 	case p.Times != 0 && !(p.Times >= 1 && p.Times <= 100):
@@ -193,12 +190,8 @@ type proof struct {
 	kept     map[string]string     // canaries that may not be removed, with the reason
 	error    *ProofError           // how it ended, to be written on the version
 	passed   bool
-	findings []Finding           // with which it passed
-	none     string              // why no canary can be created
-	blind    time.Time           // since when reads fail that may work again; zero: they do not
-	elders   map[InstanceID]bool // instances of the pool that boot from another version
-	trial    string              // the version that an ended run promoted, and whose proof this one goes on with
-	untried  string              // see untriedOffer
+	findings []Finding // with which it passed
+	blind    time.Time // since when reads fail that may work again; zero: they do not
 }
 
 // ofCanary says whether a pool is no pool but what a canary is made of: CanaryName.
@@ -244,12 +237,6 @@ func (r *Run) leftCanaries(ctx context.Context) ([]Left, error) {
 		left[i] = Left{Pool: r.pool.ID, Run: c.Run, Node: c.Hostname, What: "canary " + c.Name, kept: c.Name}
 	}
 	return left, nil
-}
-
-// provesPool: the version is to be proved by the first node of the pool that boots from it.
-func (r *Run) provesPool() bool {
-	_, looks := r.engine.Cluster.(Examiner)
-	return looks && r.proof.mode == ProvePool && r.promotes() && r.image.version.Tags[TagProof] != proofPassed
 }
 
 // ProvePipeline is the list of steps that prove a version which a person named, in order.
@@ -298,9 +285,6 @@ func (e *Engine) proveNamed(ctx context.Context, o overview, t target, opts Prom
 		back.ModelDiff, back.Proof = append(back.ModelDiff[:0], r.result.ModelDiff...), r.proved()
 		err = r.release(context.WithoutCancel(ctx), func(l *Lease) {
 			l.Ledger.promoted(t.name(), e.now())
-			if l.Ledger.Trial == t.name() {
-				l.Ledger.Trial = ""
-			}
 			l.Ledger.passed(PastRun{Run: r.held.run, Work: WorkProve, Pointed: t.name(), Verb: VerbPromote, Ended: e.date(),
 				Seconds: e.now().Sub(began).Seconds(), ProofSeconds: r.result.proofSeconds()})
 			l.Record = Record{} // it did not fail
@@ -310,89 +294,6 @@ func (e *Engine) proveNamed(ctx context.Context, o overview, t target, opts Prom
 	}
 	back.Warnings = r.result.Warnings
 	return back, r.afterPromotion(err)
-}
-
-// ofCanaries are the checks that a node of the pool cannot pass: it does not stand apart, and its
-// agent reports nothing.
-var ofCanaries = []string{"apart", "report", "units"}
-
-// lookWatch watches the first node of the pool that boots from the promoted version, and withdraws
-// that if the node is bad.
-func (r *Run) lookWatch(ctx context.Context) (Next, error) {
-	if !r.provesPool() {
-		return r.lookUnshield(ctx)
-	}
-	if r.proof.error == nil && !r.proof.passed {
-		out, findings, err := r.examine(ctx)
-		switch {
-		case err != nil:
-			return Next{}, err
-		case out == ProofWaits && r.wantsShield():
-			return r.shield(r.proof.sight.Node.Node), nil
-		case out != ProofFailed && out != ProofInconclusive && r.wantsProbe():
-			return r.probe(ctx, r.proof.sight.Node.Node)
-		case out == ProofWaits:
-			return waitProof(findings[0]), nil
-		case out == ProofPassed:
-			r.proof.passed, r.proof.findings = true, findings
-		default:
-			r.unproved(out, findings)
-		}
-	}
-	if err := r.removeProbe(ctx); err != nil {
-		return Next{}, err
-	}
-	if next, err := r.lookUnshield(ctx); err != nil || next.kind != nextDone {
-		return next, err
-	}
-	if r.bad().Nodes {
-		return r.withdrawn(ctx)
-	}
-	v, next, err := r.provedVersion(ctx)
-	if err != nil || next.kind != nextDone {
-		return next, err
-	}
-	switch {
-	case r.proof.error != nil:
-		r.recordProof(ctx)
-		return Next{}, WithHint(r.proof.error, "the version stays promoted, and the next run proves it again; to take it back: kamino withdraw --pool %s --version %s --reason TEXT; %s accepts it as it is",
-			r.pool.Name, v.Name, HowToPromote(r.pool.Name, v.Name))
-	case v.Tags[TagProof] == proofPassed:
-		return done("node " + r.proof.sight.Node.Name + " is as it should be"), nil
-	}
-	return r.writeVersion("record on version "+v.Name+" that it passed its proof", v.with(TagProof, proofPassed)), nil
-}
-
-// withdrawn takes the promoted version back: the good one before it takes its place.
-func (r *Run) withdrawn(ctx context.Context) (Next, error) {
-	o, err := r.overviewNow(ctx)
-	if err != nil {
-		return Next{}, err
-	}
-	if now := o.next(); now == nil || now.Name != r.image.version.Name {
-		r.recordProof(ctx)
-		return Next{}, WithHint(r.proof.error, "the version is withdrawn: kamino status shows what the pool's next node boots from; %s boots from the bad one and stays in the pool: kubectl cordon it, and delete it", r.proof.sight.born())
-	}
-	next, ok := r.takeBack(o, r.bad())
-	if !ok {
-		r.recordProof(ctx)
-		return Next{}, o.noFallback(r.proof.error)
-	}
-	return next, nil
-}
-
-// unwatched tells of a version that was promoted to be proved in the pool, and of which the run
-// ended before there was a verdict: new nodes boot from it, and nobody watches them.
-func (r *Run) unwatched(cause error) error {
-	takeBack := fmt.Sprintf("kamino withdraw --pool %s --version %s --reason TEXT", r.pool.Name, r.image.version.Name)
-	if r.promotedHere() && r.provesPool() && r.bad().Nodes && !errors.As(cause, new(*ProofError)) {
-		return WithHint(r.proof.error, "it was not withdrawn to the end, and new nodes may boot from it: %s", takeBack)
-	}
-	if !r.provesPool() || !r.promotedHere() || r.proof.passed || r.proof.error != nil {
-		return nil
-	}
-	return WithHint(fmt.Errorf("version %s is promoted, and its first node was not watched to the end", r.image.version.Name),
-		"the next run continues its proof; to take it back: kamino restore, or %s", takeBack)
 }
 
 // budget is for the boot of a pool's canary: a factor of what theirs usually took counts once that
@@ -411,31 +312,4 @@ func (r *Run) proofExpected() time.Duration {
 		boot = usual
 	}
 	return boot + r.opts.Proof.For
-}
-
-// sightNewborn reads the first instance of the pool that boots from the version.
-func (r *Run) sightNewborn(ctx context.Context) error {
-	s, now, asked := &r.proof.sight, r.engine.now(), r.proof.asked
-	if r.proof.asked = now; s.Launched.IsZero() {
-		s.Launched = now
-	}
-	if s.Canary.Instance == "" {
-		born, err := r.engine.newborn(ctx, r.pool, r.image.version.ID, &r.proof.elders)
-		if err != nil || len(born) == 0 {
-			return err
-		}
-		s.Canary = canaryOf(born[0])
-	}
-	in, err := r.engine.Provider.Instance(ctx, s.Canary.Instance)
-	switch {
-	case errors.Is(err, ErrNotFound) && s.Gone.IsZero():
-		s.Gone = now
-	case errors.Is(err, ErrNotFound):
-	case err != nil:
-		return fmt.Errorf("read instance %s: %w", s.Canary.Instance, err)
-	default:
-		s.Canary, s.Gone = canaryOf(in), time.Time{}
-	}
-	s.runs(asked, now)
-	return nil
 }

@@ -175,9 +175,6 @@ func (r *Run) look(ctx context.Context) (Outcome, []Finding, error) {
 	p, now := &r.proof, r.engine.now()
 	bounds := Bounds{Boot: r.opts.Proof.budget(r.held.lease.Ledger), Bake: r.opts.Proof.For, History: usually(r.held.lease.Ledger.Boots),
 		Phases: r.held.lease.Ledger.usualPhases(), Baked: r.held.lease.Ledger.Baked, Without: r.opts.Proof.Without}
-	if p.mode == ProvePool {
-		bounds.Without = slices.Concat(bounds.Without, ofCanaries)
-	}
 	read := r.glance
 	if now.Sub(p.whole) > wholeSight {
 		read = r.sightWhole
@@ -243,11 +240,8 @@ func (s *Sight) sawNode(n Node) {
 	}
 }
 
-// sightCloud reads what the cloud says of the canary, or of the pool's node that stands for one.
+// sightCloud reads what the cloud says of the canary.
 func (r *Run) sightCloud(ctx context.Context) error {
-	if r.proof.mode == ProvePool {
-		return r.sightNewborn(ctx)
-	}
 	list, err := r.canaries(ctx)
 	if err != nil {
 		return err

@@ -39,7 +39,6 @@ type RestoreOptions struct {
 	// PoolIsGone is the user's word that the one pool named was deleted for good: its donors are
 	// given up and their marks taken off. Without it nobody gives up a pool that cannot be read.
 	PoolIsGone bool
-	keepTrial  bool // what new nodes boot from is decided next
 	// leaves are the versions still being built that are not waited for, nil for none, where what
 	// new nodes boot from does not depend on how that ends.
 	leaves func(Artifact) bool
@@ -204,7 +203,7 @@ func (e *Engine) unexplained(ctx context.Context, p leftPool) (left []Left, err 
 // was seen of it.
 func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOptions) ([]Left, error) {
 	r := e.newRun(Defaults())
-	r.back.keepTrial, r.back.leaves = opts.keepTrial, opts.leaves
+	r.back.leaves = opts.leaves
 	left := p.left()
 	if p.lease.Err != nil {
 		if _, err := e.Provider.Pool(ctx, p.id); errors.Is(err, ErrNotFound) && len(left) == 0 {
@@ -333,11 +332,6 @@ func (r *Run) survey(ctx context.Context, p leftPool) ([]Left, error) {
 	if err != nil {
 		return left, err
 	}
-	o := overview{pool: r.pool, versions: versions, lease: lease}
-	r.proof.untried = untriedOffer(versions)
-	if v := o.trial(); v != nil && !r.back.keepTrial {
-		left = append(left, Left{Pool: r.pool.ID, Run: v.Tags[TagRun], What: "version " + v.Name + ", promoted to be proved in the pool", kept: v.Name})
-	}
 	for _, v := range versions {
 		if lease.sweepable(v, r.engine.now()) {
 			left = append(left, Left{Pool: r.pool.ID, Run: v.Tags[TagRun], Node: v.Tags[TagBuiltFrom], What: "failed version " + v.Name})
@@ -375,7 +369,7 @@ func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 // clear gives back what an unfinished run of the pool left. A run that lives is a *HeldError.
 func (e *Engine) clear(ctx context.Context, o overview, opts RestoreOptions) ([]Left, error) {
 	p := leftPool{id: o.id, lease: o.lease, nodes: o.taken()}
-	if !p.urgent() && (opts.keepTrial || o.trial() == nil) {
+	if !p.urgent() {
 		return nil, nil
 	}
 	return e.restorePool(ctx, p, opts)
@@ -386,7 +380,7 @@ func (e *Engine) clearCanaries(ctx context.Context, o overview) error {
 	if len(o.canaries) == 0 || o.lease.Holder != "" {
 		return nil
 	}
-	_, err := e.restorePool(ctx, leftPool{id: o.id, lease: o.lease, nodes: o.taken()}, RestoreOptions{keepTrial: true})
+	_, err := e.restorePool(ctx, leftPool{id: o.id, lease: o.lease, nodes: o.taken()}, RestoreOptions{})
 	if held := (*HeldError)(nil); errors.As(err, &held) {
 		return nil // they are its own
 	}
@@ -516,7 +510,6 @@ func (r *Run) giveBackForgotten(n Node, mark *Mark, s Artifact) Next {
 // deletes the snapshot that they were built from.
 func sweep() []Step {
 	return []Step{
-		{Name: InWatch, Does: "withdraw a version that was promoted to be proved in the pool, and was not", When: (*Run).hasTrial, Look: (*Run).lookTrial, Patient: true},
 		{Name: InRetire, Does: "remove canaries", When: (*Run).makesCanaries, Look: (*Run).lookRetire, Patient: true},
 		{Name: InFailedVersion, Does: "delete failed image versions", Look: (*Run).lookSweep, Patient: true, Limit: unlimited},
 		{Name: InClean, Does: "delete the snapshot", When: (*Run).leftNone, Look: (*Run).lookClean, Patient: true},

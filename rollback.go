@@ -356,7 +356,7 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 	}
 	accepts := t.takesUntried()
 	if l := o.lease.Ledger; t.verb == VerbPromote && t.nobody == nil && t.name() != "" {
-		accepts = accepts || l.Trial == t.name() || kept(l.Past, t.name()) != nil // without a proof, or in spite of its nodes
+		accepts = accepts || kept(l.Past, t.name()) != nil // in spite of its nodes
 	}
 	out.Changed = len(out.ModelDiff)+len(out.Bad)+len(out.Good)+len(t.unborn) > 0 || accepts
 	if dryRun || !out.Changed {
@@ -414,9 +414,6 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		note := func(l *Lease) {
 			if m.settle(l, moved); moved {
 				l.Ledger.promoted(plan.To, r.engine.now())
-				if !t.stays && (l.Ledger.Trial == plan.To || slices.Contains(plan.Bad, l.Ledger.Trial)) {
-					l.Ledger.Trial = "" // else it is taken back by whoever comes next
-				}
 			}
 			l.Ledger.passed(ended)
 		}

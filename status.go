@@ -160,12 +160,9 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 	if o.definition {
 		s.Definition = DefinitionName(o.pool.Name)
 	}
-	trial := o.trial()
 	for _, v := range o.versions {
 		status := versionStatus(v)
-		if trial != nil && trial.Name == v.Name && !o.proves(v, now) {
-			status.Proof = proofAbandoned
-		} else if status.Life == LifeProving && !o.proves(v, now) {
+		if status.Life == LifeProving && !o.proves(v, now) {
 			status.Life, status.Proof = LifeHidden, proofAbandoned
 		}
 		unaccepted := v.unaccepted() && o.pool.Owner != nil
@@ -365,7 +362,7 @@ func (e *Engine) onePool(ctx context.Context, name string, dryRun bool, leaves f
 	case o.err != nil:
 		return o, e.clearUnread(ctx, o)
 	case !dryRun:
-		back, err := e.clear(ctx, o, RestoreOptions{keepTrial: true, leaves: leaves})
+		back, err := e.clear(ctx, o, RestoreOptions{leaves: leaves})
 		if len(back) > 0 && err == nil { // the version that was being built then is there by now
 			if all, _, err = e.overviews(ctx, []string{name}); err == nil {
 				o, err = all[0], all[0].err

@@ -27,7 +27,6 @@ type comingBack struct {
 	missing   missing  // zero while the donor's instance is there
 	forgotten bool     // only the snapshot of its disk names the donor
 	poolGone  bool     // a person said that the pool was deleted for good
-	keepTrial bool     // what new nodes boot from is decided by whoever restores first
 	returned  []string // runs whose donors this one has given back
 	// leaves are versions still being built that are not waited for; left: there was one.
 	leaves func(Artifact) bool

@@ -35,7 +35,7 @@ func (r *Run) checkCluster(ctx context.Context) error {
 	return r.checkProof(ctx)
 }
 
-// checkProof is for either way to prove: both look, and both probe.
+// checkProof makes sure that the cluster may be asked what a proof looks at.
 func (r *Run) checkProof(ctx context.Context) error {
 	examiner, looks := r.engine.Cluster.(Examiner)
 	if !looks || r.opts.Proof.Mode == ProveNone {
@@ -55,7 +55,7 @@ func (r *Run) checkCredentials(ctx context.Context) error {
 		return err
 	}
 	r.doubtAll(InConnect, doubts)
-	return r.chooseMode(ctx)
+	return nil
 }
 
 func (r *Run) lookValidate(ctx context.Context) (Next, error) {
@@ -98,68 +98,55 @@ func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 	return done(fmt.Sprintf("%s is %s of pool %s", node.Name, r.donor.instance.ID, r.pool.Name)), nil
 }
 
-// chooseProof decides how the version of this pool will be proved, by reading only.
+// chooseProof refuses, by reading only, a run that is to prove its version where no canary can be
+// created.
 func (r *Run) chooseProof(ctx context.Context) error {
-	if r.proof.mode == "" {
-		if err := r.chooseMode(ctx); err != nil {
-			return err
-		}
-	}
-	if prover, _, ok := r.engine.prover(); ok && r.proof.mode == ProveCanary && r.proof.fit.Size == "" {
-		fit, err := prover.CanaryFit(ctx, r.pool)
-		if err != nil {
-			return fmt.Errorf("compare pool %s with a canary: %w", r.pool.Name, err)
-		}
-		if r.proof.fit = fit; len(fit.Refusals) > 0 {
-			r.noCanary(InValidate, fit.Refusals[0].String())
-		}
-	}
-	if _, looks := r.engine.Cluster.(Examiner); r.proof.mode == ProvePool && looks && !r.modelIsTheirs() {
-		r.opts.NewNodes = max(r.opts.NewNodes, 1) // the one that is watched
-	}
-	if r.proof.mode == ProvePool && r.opts.Proof.Promote == PromoteManual {
-		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: codeNoCanary, Field: "--promote", Value: string(PromoteManual),
-			Why: "no canary can be created, and a version that is proved in the pool is promoted first",
-			Do:  r.grantCanary() + "leave the version hidden and unproved for kamino promote: --prove none"}}}
-	}
-	return nil
-}
-
-// refuseUnprovable refuses a proof in the pool while there is no version to go back to, or no node
-// may be asked for.
-func (r *Run) refuseUnprovable(versions []Artifact) error {
-	if r.proof.mode == ProvePool && r.modelIsTheirs() {
-		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: CodeUnprovable, Field: "--prove", Value: string(r.opts.Proof.Mode),
-			Why: "a proof in the pool needs one more node in it, and this run does not write the pool's model",
-			Do:  r.grantCanary() + "accept versions unproved: --prove none"}}}
-	}
-	former := func(v Artifact) bool { return v.standsIn(r.pool) }
-	if r.proof.mode != ProvePool || slices.ContainsFunc(versions, former) {
+	if r.proof.mode = r.opts.Proof.Mode; r.proof.mode != ProveCanary {
 		return nil
 	}
-	return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: CodeUnprovable, Field: "--prove", Value: string(r.opts.Proof.Mode),
-		Why: "a version that fails in the pool is withdrawn, and there is no former version to go back to",
-		Do:  r.grantCanary() + "accept the pool's first version unproved: --prove none"}}}
-}
-
-// grantCanary is the better half of what to do where versions can be proved in the pool only.
-func (r *Run) grantCanary() string {
 	prover, _, ok := r.engine.prover()
-	switch {
-	case ok && r.opts.Proof.Mode == ProvePool:
-		return "omit --prove pool, so that it is proved beside the pool, or "
-	case ok:
-		return "grant the rights of " + prover.CanaryRights() + " for a proof beside the pool, or "
+	if !ok {
+		return r.refuseCanary(Refusal{Why: "this provider cannot create canaries"})
 	}
-	return ""
+	doubts, err := prover.PreflightCanary(ctx)
+	if errors.Is(err, ErrForbidden) {
+		return r.refuseCanary(Refusal{Why: err.Error(), Do: "grant the rights of " + prover.CanaryRights()})
+	} else if err != nil {
+		return fmt.Errorf("check the rights of a canary: %w", err)
+	}
+	r.doubtAll(InValidate, doubts)
+	if r.proof.fit.Size == "" {
+		if r.proof.fit, err = prover.CanaryFit(ctx, r.pool); err != nil {
+			return fmt.Errorf("compare pool %s with a canary: %w", r.pool.Name, err)
+		}
+	}
+	return r.refuseCanary(r.proof.fit.Refusals...)
 }
 
-// CodeUnprovable is the code of the refusal of a proof in a pool that has no former version, or
-// whose model is not written.
-const CodeUnprovable = "no-former-version"
+// refuseCanary is the refusal where no canary can be created, for the given reasons; nil where there
+// are none.
+func (r *Run) refuseCanary(reasons ...Refusal) error {
+	if len(reasons) == 0 {
+		return nil
+	}
+	accept := "use --prove none to accept the version unproved"
+	if r.work() == WorkProve {
+		accept = "omit --prove to accept the version unproved"
+	}
+	refused := &RefusedError{Subject: "a canary of pool " + r.pool.Name}
+	for _, f := range reasons {
+		f.Code = CodeNoCanary
+		if f.Do != "" {
+			f.Do += ", or "
+		}
+		f.Do += accept
+		refused.Refusals = append(refused.Refusals, f)
+	}
+	return refused
+}
 
-// codeNoCanary is that of a version which a person is to promote, and which has to be proved first.
-const codeNoCanary = "no-canary"
+// CodeNoCanary is the code of the refusal of a proof where no canary can be created.
+const CodeNoCanary = "no-canary"
 
 // namedNode reads a node that a person named.
 func (e *Engine) namedNode(ctx context.Context, name string) (Node, error) {

@@ -112,52 +112,6 @@ func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 
 const whySettle = "cluster-autoscaler to notice the annotation"
 
-// shield marks the node that is watched in the pool.
-func (r *Run) shield(n Node) Next {
-	c := r.proof.sight.Canary
-	m := r.newMark(n, Instance{ID: c.Instance, VMID: c.VMID}, WorkWatch)
-	return act(ActProtect, "annotate node "+n.Name+", which is watched, with "+AnnotationProtect+"=true", func(ctx context.Context) error {
-		err := r.engine.Cluster.Mark(ctx, n, m)
-		if errors.Is(err, ErrNotFound) {
-			return nil // the next look tells what that means
-		}
-		return err
-	}).of(n.Name)
-}
-
-// wantsShield: the node that is watched is there, and no mark is on it.
-func (r *Run) wantsShield() bool {
-	s := r.proof.sight
-	n := s.Node.Node
-	mark, err := n.Mark()
-	return n.UID != "" && n.runsOn(s.Canary.Instance) && SameVM(n.SystemUUID, s.Canary.VMID) && mark == nil && err == nil
-}
-
-// lookUnshield takes the marks of this run off the node that was watched, whichever process of it
-// put them there.
-func (r *Run) lookUnshield(ctx context.Context) (Next, error) {
-	nodes, err := r.engine.Cluster.Nodes(ctx)
-	if err != nil {
-		return Next{}, fmt.Errorf("list nodes: %w", err)
-	}
-	for _, n := range nodes {
-		if mark, err := n.claim(r.pool.ID); err == nil && mark != nil && mark.Run == r.held.run && mark.Work == WorkWatch {
-			return act(ActUnmark, "remove the protection of node "+n.Name+", which was watched", func(ctx context.Context) error {
-				return r.engine.Cluster.Unmark(ctx, n)
-			}).of(n.Name), nil
-		}
-	}
-	return done("no node is watched any more"), nil
-}
-
-// mayShield: this process, or one that had the run before it and was told otherwise, may have
-// marked a node to watch it.
-func (r *Run) mayShield() bool {
-	return r.proof.mode == ProvePool && r.proof.sight.Canary.Instance != "" || r.held.adopted
-}
-
-func (r *Run) watches() bool { return r.provesPool() || r.mayShield() }
-
 func (r *Run) newMark(n Node, of Instance, work Work) Mark {
 	m := Mark{
 		Format: MarkFormat, Run: r.held.run, Epoch: r.held.lease.Epoch, Pool: r.pool.ID,

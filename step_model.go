@@ -61,12 +61,6 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	if err == nil && next.kind == nextAct && !r.image.noted { // else it is half promoted
 		err = r.refusePaused(ctx)
 	}
-	if save := next.note; save != nil && r.provesPool() {
-		next.note = func(l *Lease) {
-			save(l)
-			l.Ledger.Trial = r.image.version.Name
-		}
-	}
 	if save := next.note; save != nil && r.opts.NewNodes > 0 && r.owed() == nil {
 		next.note = func(l *Lease) {
 			save(l)

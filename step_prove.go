@@ -11,40 +11,6 @@ import (
 	"time"
 )
 
-// chooseMode decides, by what these credentials may do at the cloud, whether versions are proved by
-// a canary or in the pool. It only reads; the latter is told.
-func (r *Run) chooseMode(ctx context.Context) error {
-	if r.proof.mode = r.opts.Proof.Mode; r.proof.mode != ProveCanary {
-		return nil
-	}
-	prover, _, ok := r.engine.prover()
-	if !ok {
-		r.noCanary(InConnect, "this provider cannot create canaries")
-		return nil
-	}
-	doubts, err := prover.PreflightCanary(ctx)
-	switch {
-	case errors.Is(err, ErrForbidden):
-		r.noCanary(InConnect, err.Error())
-	case err != nil:
-		return fmt.Errorf("check the rights of a canary: %w", err)
-	default:
-		r.doubtAll(InConnect, doubts)
-	}
-	return nil
-}
-
-// noCanary tells why there is no canary, and that the proof is in the pool. A version that a person
-// named is proved there by nobody.
-func (r *Run) noCanary(step, why string) {
-	r.proof.mode = ProvePool
-	if r.work() == WorkProve {
-		r.proof.none = why
-		return
-	}
-	r.doubt(step, "no canary can be created: "+why+"; the version will be proved in the pool")
-}
-
 // provesCanary: the version is to be proved by a canary.
 func (r *Run) provesCanary() bool {
 	return r.proof.mode == ProveCanary && (!r.image.preBuilt || r.image.version.unproved() || r.work() == WorkProve)

@@ -47,24 +47,13 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 		// A name that is chosen without them would count as earlier than theirs.
 		return wait(fmt.Sprintf("%s, to be listed, or to stay unlisted for %s", missing, goneAfter)), nil
 	}
-	if r.proof.untried = untriedOffer(versions); r.proof.trial == "" && r.hasTrial() {
-		if next, err := r.lookTrial(ctx); err != nil || next.kind != nextDone {
-			return next, err
-		}
-	}
 	versions = r.held.lease.Ledger.distrust(versions)
 	if err := r.refusePinned(ctx, versions); err != nil {
-		return Next{}, err
-	}
-	if err := r.refuseUnprovable(versions); err != nil && r.proof.trial == "" {
 		return Next{}, err
 	}
 	r.image.bad = badVersions(versions, r.held.lease.Ledger)
 	if next, err := r.chooseReference(versions); err != nil || next.kind == nextAct {
 		return next, err
-	}
-	if i := indexOf(versions, r.proof.trial); i >= 0 {
-		return r.todaysVersion(ctx, versions[i])
 	}
 	named := r.held.lease.Record.Version // "" in a plan: nobody holds the lease
 	day, err := VersionDate(named)
@@ -337,60 +326,6 @@ func (r *Run) unlisted(versions []Artifact) string {
 		}
 	}
 	return ""
-}
-
-// hasTrial: the ledger names one, or tags do, of which nobody else decides at the moment.
-func (r *Run) hasTrial() bool {
-	return cmp.Or(r.held.lease.Ledger.Trial, r.proof.untried) != "" && !r.back.keepTrial
-}
-
-// lookTrial decides about a version that an ended run promoted to be proved in the pool: its proof
-// is gone on with, or it is taken back. What somebody else has changed since stays.
-func (r *Run) lookTrial(ctx context.Context) (Next, error) {
-	o, err := r.overviewNow(ctx)
-	if err != nil {
-		return Next{}, err
-	}
-	name := cmp.Or(r.held.lease.Ledger.Trial, r.proof.untried)
-	v, i := o.trial(), indexOf(o.versions, name)
-	switch {
-	case v == nil:
-		if i >= 0 && o.versions[i].good() && !o.versions[i].hidden() && o.versions[i].Tags[TagProof] != proofPassed {
-			r.doubt(r.held.step, "whether version "+name+" is good: its proof in the pool did not end, and someone else has changed since what new nodes boot from, which is kept")
-		}
-		if r.plan == nil && r.held.lease.Ledger.Trial != "" {
-			err = r.held.setLease(ctx, func(l *Lease) { l.Ledger.Trial = "" })
-		}
-		return done("version " + name + " is not what new nodes boot from, or was proved"), err
-	case r.resumes(*v):
-		r.proof.trial, r.opts.NewNodes = name, max(r.opts.NewNodes, 1)
-		return done("continue the proof of version " + name), r.proveAs(ctx, ProvePool, "the proof of version "+name+" in the pool did not end: this run continues it")
-	}
-	why := Bad{Reason: "its proof in the pool did not end, and no run continued it"}
-	if o.next().Name != name {
-		return act(ActMarkVersion, "withdraw version "+name+", whose promotion did not end", func(ctx context.Context) error {
-			return r.engine.Provider.Withdraw(ctx, r.pool, name, why)
-		}).of(name), nil
-	}
-	next, ok := r.takeBack(o, why)
-	if ok {
-		return next, nil
-	}
-	r.proof.kept[name] = "no good version comes before it: new nodes still boot from it; the next kamino auto-update continues its proof"
-	r.doubt(r.held.step, "whether version "+name+" is good: its proof in the pool did not end, and "+r.proof.kept[name])
-	return done("version " + name + " stays"), nil
-}
-
-// resumes says whether this run may go on with the proof of a version that is promoted.
-func (r *Run) resumes(v Artifact) bool {
-	_, looks := r.engine.Cluster.(Examiner)
-	switch {
-	case r.held.givingBack, !looks, !r.promotes(), !v.good(), r.modelIsTheirs():
-		return false
-	case r.held.adopted && r.held.lease.Record.Version == v.Name, r.opts.Today == TodayOfAny:
-		return true
-	}
-	return r.opts.Today == TodayOfDonor && v.ofDay(r.engine.date()) && r.madeOf(v)
 }
 
 // lookReuse takes over a snapshot of today that is sealed and complete, and

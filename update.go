@@ -219,9 +219,7 @@ func (r *Run) afterPromotion(err error) error {
 func (r *Run) finish(ctx context.Context, started time.Time) error {
 	now := r.engine.now()
 	return r.release(context.WithoutCancel(ctx), func(l *Lease) {
-		if l.Ledger.Owed = nil; r.promotes() {
-			l.Ledger.Trial = ""
-		}
+		l.Ledger.Owed = nil
 		l.Ledger.goneOn()
 		l.Ledger.promoted(r.image.version.Name, now)
 		if w := l.Ledger.Wrote; r.image.whole && w != nil && strings.EqualFold(w.Image, r.pool.Model.Image) {
@@ -261,7 +259,7 @@ func (r *Run) fillNext() {
 // proofSeconds is how long the steps of a run took that prove its version.
 func (r Result) proofSeconds() (sum float64) {
 	for _, s := range r.Steps {
-		if slices.Contains([]string{InLaunch, InJoin, InExamine, InRetire, InWatch}, s.Name) {
+		if slices.Contains([]string{InLaunch, InJoin, InExamine, InRetire}, s.Name) {
 			sum += s.Seconds
 		}
 	}
@@ -332,9 +330,6 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 	}
 	r.tell(Event{Kind: GivingBack, Percent: -1, Message: cause.Error()})
 	errs := []error{cause}
-	if err := r.unwatched(cause); err != nil {
-		errs = append(errs, err)
-	}
 	if err := r.held.persist(ctx, "write failure on", func(l *Lease) {
 		l.Record.GivingBack, l.Record.Failure, l.Record.FailedAt, l.Record.Interrupted = true, cutText(cause.Error(), 5*maxFailure), failedStep(cause), interrupted
 		if proof := (*ProofError)(nil); errors.As(cause, &proof) {

@@ -275,15 +275,6 @@ func (o overview) promotable(opts AutoOptions) *Artifact {
 	return promotable(slices.DeleteFunc(slices.Clone(o.versions), Artifact.unaccepted), opts.Proof)
 }
 
-// untriedOffer is the newest version of ours that was offered and has not passed the proof that it
-// was to pass, as its tags tell; "" where there is none.
-func untriedOffer(newestFirst []Artifact) string {
-	if v := first(newestFirst, func(v Artifact) bool { return v.Ours() && v.good() && !v.hidden() && v.untried() }); v != nil {
-		return v.Name
-	}
-	return ""
-}
-
 // setAside begins the reason of a version that nobody judged: a person went back to the original
 // model by name, as at the end of a trial. Nothing takes the version by itself, and its donor may
 // make another one of the same packages.

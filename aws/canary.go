@@ -58,7 +58,7 @@ func (g group) fit() kamino.CanaryFit {
 	// (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RequestLaunchTemplateData.html).
 	if g.data.InstanceRequirements != nil || fit.Size == "" {
 		fit.Refusals = append(fit.Refusals, kamino.Refusal{Code: "canary-type", Field: "InstanceRequirements", Why: "the group chooses instance types by attributes: a single instance cannot be launched so",
-			Do: "name a type in the launch template, and the attributes in the group; without that the proof is in the pool"})
+			Do: "name a type in the launch template, and the attributes in the group"})
 		return fit
 	}
 	// A request names one subnet of the group, and EC2 refuses one of another zone than the
@@ -66,7 +66,7 @@ func (g group) fit() kamino.CanaryFit {
 	if zone := g.zone(); zone != "" && len(g.subnets()) > 1 {
 		fit.Refusals = append(fit.Refusals, kamino.Refusal{Code: "canary-zone", Field: "Placement.AvailabilityZone", Value: zone,
 			Why: "the template names a zone, and the group has more than one subnet: it is not known which of them is in that zone",
-			Do:  "omit the zone in the template, as a group launches where its subnets are; without that the proof is in the pool"})
+			Do:  "omit the zone in the template, as a group launches where its subnets are"})
 		return fit
 	}
 	_, fit.LeftOut = g.canaryTags()

@@ -100,7 +100,7 @@ func TestRemoveCanaryNotYetThere(t *testing.T) {
 }
 
 // TestCanaryOfAttributes: a group that chooses types by attributes has none for a canary but that
-// of an instance; what can have no canary is proved in the pool.
+// of an instance; what can have no canary is refused.
 func TestCanaryOfAttributes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		members []scaling.Instance

@@ -60,7 +60,7 @@ func taintedUserData(encoded, nonce string) (tainted string, refusal *kamino.Ref
 	refuse := func(why, do string) (string, *kamino.Refusal) {
 		return "", &kamino.Refusal{Code: "user-data", Field: "UserData", Why: why, Do: do}
 	}
-	const inPool = "prove versions in the pool"
+	const change = "let the launch template have a NodeConfig as user data, or a MIME multipart with one"
 	raw, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
 		return refuse("the user data of the launch template is not base64", "correct the template")
@@ -68,7 +68,7 @@ func taintedUserData(encoded, nonce string) (tainted string, refusal *kamino.Ref
 	const unreadable = "the user data of the launch template is not a readable MIME multipart: "
 	user, err := userdata.Read(raw)
 	if err != nil {
-		return refuse(unreadable+err.Error(), inPool)
+		return refuse(unreadable+err.Error(), change)
 	}
 	config, err := user.NodeConfig()
 	if len(bytes.TrimSpace(config)) == 0 { // a node passes a blank one over
@@ -87,23 +87,23 @@ func taintedUserData(encoded, nonce string) (tainted string, refusal *kamino.Ref
 	case err == nil && has(parts, nodeConfig):
 		for i, p := range parts {
 			if own, err := p.ownTaints(); err != nil {
-				return refuse(fmt.Sprintf("part %d of the user data cannot be read: %v", i+1, err), inPool)
+				return refuse(fmt.Sprintf("part %d of the user data cannot be read: %v", i+1, err), change)
 			} else if own {
-				return refuse("the user data registers nodes with taints of its own, which a canary's would replace", inPool)
+				return refuse("the user data registers nodes with taints of its own, which a canary's would replace", "remove these taints from the user data")
 			}
 		}
 		if whole, err = writeParts(append(parts, part{textproto.MIMEHeader{"Content-Type": {nodeConfig}}, []byte(canaryConfig(nonce))})); err != nil {
-			return refuse("the user data cannot be rewritten: "+err.Error(), inPool)
+			return refuse("the user data cannot be rewritten: "+err.Error(), change)
 		}
 	case config != nil: // the agent itself lets kubelet ask for taint and label
 		whole = user.With(userdata.CanaryType, userdata.NonceComment+nonce)
 	case err != nil:
-		return refuse(unreadable+err.Error(), inPool)
+		return refuse(unreadable+err.Error(), change)
 	default:
-		return refuse("the user data has no NodeConfig, neither of EKS nor of kamino-agent, and how else a node registers with a taint is not known", inPool)
+		return refuse("the user data has no NodeConfig, neither of EKS nor of kamino-agent, and how else a node registers with a taint is not known", change)
 	}
 	if len(whole) > maxUserData {
-		return refuse(fmt.Sprintf("with the part that asks for a canary's taint the user data has %d bytes, at most %d are allowed", len(whole), maxUserData), "make it shorter, or "+inPool)
+		return refuse(fmt.Sprintf("with the part that asks for a canary's taint the user data has %d bytes, at most %d are allowed", len(whole), maxUserData), "make it shorter")
 	}
 	return base64.StdEncoding.EncodeToString(whole), nil
 }

@@ -51,7 +51,7 @@ func (r *recipe) address(ctx context.Context, at place, ip map[string]any, balan
 		lb, err := at.balancer(ctx, id, balancers)
 		if errors.Is(err, kamino.ErrForbidden) || errors.Is(err, kamino.ErrNotFound) {
 			r.refusals.add("outbound", "loadBalancerBackendAddressPools", id, "cannot tell whether the pool's machines reach the internet through it: "+err.Error(),
-				"grant the actions of docs/azure-role-canary.json at the load balancer, or prove versions in the pool (--prove pool)")
+				"grant the actions of docs/azure-role-canary.json at the load balancer")
 			continue
 		} else if err != nil {
 			return err
@@ -76,7 +76,7 @@ func (r *recipe) address(ctx context.Context, at place, ip map[string]any, balan
 	way, err := at.wayOut(ctx, subnet)
 	if err == nil && !way {
 		r.refusals.add("outbound", "ipConfigurations", lastSegment(subnet), "the pool's machines reach the internet through "+lost+": a canary could not pull an image",
-			"give the subnet a NAT gateway, or prove versions in the pool (--prove pool)")
+			"give the subnet a NAT gateway")
 	}
 	return err
 }

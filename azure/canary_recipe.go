@@ -87,7 +87,7 @@ func (r *recipe) identity() {
 	identity := part(r.doc, "identity")
 	if kind := text(identity, "type"); strings.Contains(strings.ToLower(kind), "systemassigned") {
 		r.refusals.add("system-assigned", "identity.type", kind, "a canary would have another identity, without the roles of the pool's",
-			"use user-assigned identities, or prove versions in the pool (--prove pool)")
+			"use user-assigned identities")
 	}
 	delete(identity, "principalId")
 	delete(identity, "tenantId")

@@ -13,21 +13,21 @@ import (
 // those of docs/azure-role.json. Who has them may delete any scale set of the resource group.
 func canaryActions() []action {
 	const compute, network = "Microsoft.Compute/", "Microsoft.Network/"
-	inPool := func(what string) string { return "versions of pools with " + what + " are proved in the pool" }
+	none := func(what string) string { return "no canary of a pool with " + what + " can be created" }
 	return []action{
 		{name: compute + "virtualMachineScaleSets/delete"},
 		{compute + "virtualMachineScaleSets/virtualMachines/retrieveBootDiagnosticsData/action", "the console of a canary is not shown"},
-		{compute + "capacityReservationGroups/deploy/action", inPool("a capacity reservation")},
-		{compute + "hostGroups/read", inPool("dedicated hosts")},
-		{compute + "proximityPlacementGroups/read", inPool("a proximity placement group")},
-		{network + "virtualNetworks/subnets/join/action", inPool("a subnet of this resource group")},
-		{network + "virtualNetworks/subnets/read", inPool("a load balancer for both outbound and inbound traffic")},
-		{network + "networkSecurityGroups/join/action", inPool("a network security group")},
-		{network + "applicationSecurityGroups/joinIpConfiguration/action", inPool("application security groups")},
-		{network + "loadBalancers/read", inPool("a load balancer")},
-		{network + "loadBalancers/backendAddressPools/join/action", inPool("a load balancer for outbound traffic")},
-		{"Microsoft.ManagedIdentity/userAssignedIdentities/assign/action", inPool("user-assigned identities")},
-		{"Microsoft.KeyVault/vaults/deploy/action", inPool("certificates of a key vault")},
+		{compute + "capacityReservationGroups/deploy/action", none("a capacity reservation")},
+		{compute + "hostGroups/read", none("dedicated hosts")},
+		{compute + "proximityPlacementGroups/read", none("a proximity placement group")},
+		{network + "virtualNetworks/subnets/join/action", none("a subnet of this resource group")},
+		{network + "virtualNetworks/subnets/read", none("a load balancer for both outbound and inbound traffic")},
+		{network + "networkSecurityGroups/join/action", none("a network security group")},
+		{network + "applicationSecurityGroups/joinIpConfiguration/action", none("application security groups")},
+		{network + "loadBalancers/read", none("a load balancer")},
+		{network + "loadBalancers/backendAddressPools/join/action", none("a load balancer for outbound traffic")},
+		{"Microsoft.ManagedIdentity/userAssignedIdentities/assign/action", none("user-assigned identities")},
+		{"Microsoft.KeyVault/vaults/deploy/action", none("certificates of a key vault")},
 	}
 }
 
@@ -121,7 +121,7 @@ func (p *Provider) recipeRights(ctx context.Context, at place, r *recipe) error 
 		}
 		if !ok {
 			r.refusals.add("rights", l.action, lastSegment(l.id), "these credentials may not do that, which a canary needs",
-				"grant the actions of docs/azure-role-canary.json at "+l.id+", or prove versions in the pool (--prove pool)")
+				"grant the actions of docs/azure-role-canary.json at "+l.id)
 		}
 	}
 	return nil

@@ -39,7 +39,6 @@ type NodePrototypeList struct {
 // controller are the defaults for what is omitted here.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.pool) != has(self.nodeSelector)",message="set either pool or nodeSelector"
-// +kubebuilder:validation:XValidation:rule="self.promote != 'Manual' || self.prove.mode != 'Pool'",message="with prove.mode Pool a version is promoted before it is proved: use promote Automatic, or another mode"
 type NodePrototypeSpec struct {
 	// Pool is the pool's name, as "kamino status" shows it, or its whole ID.
 	//
@@ -221,10 +220,9 @@ type Patch struct {
 
 // Prove says what an image goes through before new nodes boot from it.
 //
-// +kubebuilder:validation:XValidation:rule="self.mode != 'None' || !has(self.probe)",message="a probe has no effect where nothing is proved: use mode Canary or Pool"
+// +kubebuilder:validation:XValidation:rule="self.mode != 'None' || !has(self.probe)",message="a probe has no effect where nothing is proved: use mode Canary"
 type Prove struct {
-	// Mode: Canary starts one instance beside the pool; Pool promotes, asks for one more node and
-	// withdraws what fails; None.
+	// Mode: Canary starts one instance beside the pool; None accepts an image unproved.
 	//
 	// +kubebuilder:default=Canary
 	// +optional
@@ -252,13 +250,12 @@ type Prove struct {
 
 // ProveMode is how an image is proved.
 //
-// +kubebuilder:validation:Enum=Canary;Pool;None
+// +kubebuilder:validation:Enum=Canary;None
 type ProveMode string
 
 // The modes.
 const (
 	ProveCanary ProveMode = "Canary"
-	ProvePool   ProveMode = "Pool"
 	ProveNone   ProveMode = "None"
 )
 

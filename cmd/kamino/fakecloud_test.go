@@ -14,7 +14,6 @@ import (
 // written changes it at once. It counts what is written.
 type fakeCloud struct {
 	kamino.Prover // that has no canary: no test gets so far as to make one
-	noCanary      error
 	pools         map[kamino.PoolID]*kamino.Pool
 	artifacts     map[string]*kamino.Artifact // by address
 	instances     map[kamino.InstanceID]kamino.Instance
@@ -241,4 +240,4 @@ func (*fakeCloud) CanaryFit(context.Context, kamino.Pool) (kamino.CanaryFit, err
 
 func (*fakeCloud) CanaryRights() string { return "docs/azure-role-canary.json" }
 
-func (c *fakeCloud) PreflightCanary(context.Context) ([]kamino.Doubt, error) { return nil, c.noCanary }
+func (*fakeCloud) PreflightCanary(context.Context) ([]kamino.Doubt, error) { return nil, nil }

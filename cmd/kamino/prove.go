@@ -27,7 +27,7 @@ type proveFlags struct {
 }
 
 func (p *proveFlags) add(f *pflag.FlagSet, o kamino.Proving) {
-	f.StringVar(&p.mode, "prove", string(o.Mode), "how a version is proved before the pool boots from it: canary (one instance beside the pool), pool (promoted, one more node, withdrawn if it fails), or none")
+	f.StringVar(&p.mode, "prove", string(o.Mode), "canary: prove each version by one instance beside the pool before the pool boots from it; none: accept versions unproved")
 	f.StringVar(&p.promote, "promote", string(o.Promote), "auto, or manual (a version that passed waits for kamino promote)")
 	p.addLimits(f, o)
 }
@@ -63,7 +63,7 @@ func (p *proveFlags) read(a *app) error {
 		return nil
 	}
 	if kamino.ProveMode(p.mode) == kamino.ProveNone {
-		return kamino.WithHint(errors.New("--probe has no effect: nothing is proved"), "use --prove canary or pool, or omit --probe")
+		return kamino.WithHint(errors.New("--probe has no effect: nothing is proved"), "use --prove canary, or omit --probe")
 	}
 	data, err := os.ReadFile(p.probe)
 	if err != nil {

@@ -120,7 +120,6 @@ func TestVersionNotes(t *testing.T) {
 		{kamino.VersionStatus{Life: kamino.LifePromoted, Proof: "passed", State: kamino.Succeeded, Percent: 60}, "promoted 60%", "-"},
 		{ready(kamino.VersionStatus{Life: kamino.LifeHidden, Excluded: true, Proof: "inconclusive: cloud: no quota"}), "hidden", "proof inconclusive: cloud: no quota"},
 		{ready(kamino.VersionStatus{Life: kamino.LifeHidden, Excluded: true, Proof: "abandoned"}), "hidden", "proof abandoned"},
-		{ready(kamino.VersionStatus{Life: kamino.LifePromoted, Proof: "abandoned"}), "promoted", "proof abandoned"},
 		{ready(kamino.VersionStatus{Life: kamino.LifePromoted, Proof: "passed"}), "promoted", "-"},
 		{ready(kamino.VersionStatus{Life: kamino.LifePromoted}), "promoted", "unproved"},
 		{ready(kamino.VersionStatus{Life: kamino.LifePromoted, Proof: "omitted"}), "promoted", "unproved"},

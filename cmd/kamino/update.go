@@ -317,8 +317,7 @@ func printProved(w io.Writer, p *kamino.Proved) {
 	if p == nil {
 		return
 	}
-	by := map[kamino.ProveMode]string{kamino.ProveCanary: "canary", kamino.ProvePool: "the pool's first new node"}[p.By]
-	fmt.Fprintf(w, "Proved:\tby %s %s, Ready in %s; %d checks passed\n", by, p.Node, seconds(p.ReadySeconds), p.Checks)
+	fmt.Fprintf(w, "Proved:\tby canary %s, Ready in %s; %d checks passed\n", p.Node, seconds(p.ReadySeconds), p.Checks)
 	for _, f := range p.Left {
 		fmt.Fprintf(w, "Not applicable:\t%s\n", f)
 	}

@@ -76,9 +76,6 @@ type mark struct {
 	Work       string  `json:"work"`
 }
 
-// watches says that the run only watches the node, and does nothing to it.
-func (m mark) watches() bool { return m.Work == "watch" }
-
 // Names that Kamino writes on nodes.
 const (
 	annotationRun     = "kamino.dev/run"
@@ -242,7 +239,7 @@ func (a *Auditor) observe(s *State) {
 		if a.freed[n.Name] && n.blocked() {
 			delete(a.freed, n.Name)
 		}
-		if m, ok := a.markOf(n); ok && !m.watches() && !a.IsForged(n.Name, n.Annotations[annotationRun]) {
+		if m, ok := a.markOf(n); ok && !a.IsForged(n.Name, n.Annotations[annotationRun]) {
 			a.whose[m.Run] = donor{n.Name, n.ProviderID, m.VM}
 		}
 	}

@@ -185,9 +185,6 @@ func (a *Auditor) unmarking(s *State, c Call) {
 	if m == nil || m.Ends {
 		return
 	}
-	if mark, ok := a.markOf(n); ok && mark.watches() {
-		return
-	}
 	others := m.Power == On && m.Touched == "" && s.Now.Sub(a.changed[n.Name]) <= unseen // have just rebooted it
 	if !others && !n.kept() && (m.Power != On || !m.Kubelet || m.Touched != "" || !n.Ready) {
 		a.Violate("I2", "%s unmarks node %s: power %s, kubelet %v, disk touched by %q, Ready %v",
@@ -292,7 +289,7 @@ func (a *Auditor) donors(s *State, pool string) map[string]bool {
 	out := map[string]bool{s.lease(pool).DonorVM: true}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if m, ok := a.markOf(n); ok && (m.watches() || a.IsForged(n.Name, n.Annotations[annotationRun])) {
+		if m, ok := a.markOf(n); ok && a.IsForged(n.Name, n.Annotations[annotationRun]) {
 			continue
 		} else if ok {
 			out[m.VM] = true

@@ -122,7 +122,7 @@ func (a *Auditor) marked(s *State, run string) bool {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		m, ok := a.markOf(n)
-		if ok && m.Run == run && !m.watches() && !a.IsForged(n.Name, n.Annotations[annotationRun]) {
+		if ok && m.Run == run && !a.IsForged(n.Name, n.Annotations[annotationRun]) {
 			return true
 		}
 		if !ok && n.blocked() && n.Name == a.whose[run].node {

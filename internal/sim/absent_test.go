@@ -129,50 +129,48 @@ func (noCanaries) PreflightCanary(context.Context) ([]kamino.Doubt, error) {
 	return nil, fmt.Errorf("create scale sets: %w", kamino.ErrForbidden)
 }
 
-// TestManualNeedsCanary: where no canary can be created, a version that a person is to promote is
-// not proved in the pool, which would promote it first: the run is refused before it changes
-// anything.
-func TestManualNeedsCanary(t *testing.T) {
+// TestNoCanary: where no canary can be created, a run is refused before it changes anything, whoever
+// promotes; auto-update tries no other donor. With --prove none the version is made.
+func TestNoCanary(t *testing.T) {
+	without := func(e *kamino.Engine) { e.Provider = noCanaries{e.Provider.(simProvider)} }
 	for reference, begin := range byReference() {
+		for _, promote := range []kamino.PromoteMode{kamino.PromoteAuto, kamino.PromoteManual} {
+			w := begin(1)
+			o := proving()
+			o.ImageReference, o.Proof.Promote = "", promote
+			p := w.startUpdate(&proc{tune: without}, o)
+			w.wait()
+			var refused *kamino.RefusedError
+			if !errors.As(p.err, &refused) || refused.Refusals[0].Code != kamino.CodeNoCanary || !strings.Contains(refused.Error(), "--prove none") || w.writes > 0 || birth(w) != "2026.03.09" {
+				t.Errorf("%s, --promote %s: %v; %d writes, nodes boot from %s", reference, promote, p.err, w.writes, birth(w))
+			}
+			night := nightly(kamino.ProveCanary)
+			night.Proof.Promote = promote
+			w.patch("a-0", w.now.Add(-time.Hour).Format(time.RFC3339))
+			w.nodes["a-0"].ReadySince = w.now.Add(-time.Hour)
+			var res []kamino.PoolResult
+			p = &proc{tune: without}
+			w.spawn(p, func(ctx context.Context) { res, p.err = p.engine().AutoUpdate(ctx, night) })
+			w.wait()
+			if !errors.As(p.err, &refused) || refused.Refusals[0].Code != kamino.CodeNoCanary || len(res) != 1 || len(res[0].Failed) > 0 || w.writes > 0 {
+				t.Errorf("%s, --promote %s, a night: %v, %+v; %d writes", reference, promote, p.err, res, w.writes)
+			}
+			var plans []kamino.PoolPlan
+			p = &proc{tune: without}
+			w.spawn(p, func(ctx context.Context) { plans, p.err = p.engine().PlanPools(ctx, night) })
+			w.wait()
+			if p.err != nil || len(plans) != 1 || !kamino.Has(plans[0].Held, "refused") || plans[0].Refusals[0].Code != kamino.CodeNoCanary {
+				t.Errorf("%s, --promote %s, a plan: %v, %+v", reference, promote, p.err, plans)
+			}
+		}
 		w := begin(1)
 		o := proving()
-		o.ImageReference, o.Proof.Promote = "", kamino.PromoteManual
-		p := w.startUpdate(&proc{tune: func(e *kamino.Engine) { e.Provider = noCanaries{e.Provider.(simProvider)} }}, o)
+		o.ImageReference, o.Proof.Mode = "", kamino.ProveNone
+		p := w.startUpdate(&proc{tune: without}, o)
 		w.wait()
-		var refused *kamino.RefusedError
-		if !errors.As(p.err, &refused) || !strings.Contains(refused.Error(), "--prove none") || w.writes > 0 || birth(w) != "2026.03.09" {
-			t.Errorf("%s: %v; %d writes, nodes boot from %s", reference, p.err, w.writes, birth(w))
+		if p.err != nil || birth(w) != kamino.VersionName(w.now) {
+			t.Errorf("%s, --prove none: %v; nodes boot from %s", reference, p.err, birth(w))
 		}
-	}
-}
-
-// TestProvePoolNextCandidate: where the first node of a version is bad, auto-update withdraws that,
-// and takes the next candidate.
-func TestProvePoolNextCandidate(t *testing.T) {
-	w := aged(1)
-	w.watchNext()
-	for _, name := range []string{"a-0", "a-1", "a-2"} {
-		w.nodes[name].Annotations[kamino.KuredLastPatch.Annotation] = w.now.Format(time.RFC3339)
-		w.nodes[name].ReadySince = w.now.Add(-time.Hour)
-	}
-	w.sick = mute
-	o := autoOptions()
-	o.Proof = proving().Proof
-	o.Proof.Mode = kamino.ProvePool
-	var res []kamino.PoolResult
-	p := &proc{tune: heard(func(ev kamino.Event) {
-		if ev.Step == "mark" && ev.Kind == kamino.StepDone {
-			w.sick = healthy
-		}
-	})}
-	w.spawn(p, func(ctx context.Context) { res, p.err = p.engine().AutoUpdate(ctx, o) })
-	w.wait()
-	first := kamino.VersionName(w.now)
-	if p.err != nil || len(res[0].Failed) != 1 || res[0].Result == nil {
-		t.Fatalf("%v, %+v", p.err, res)
-	}
-	if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", first, "2026.03.09", first + "01"}) {
-		t.Errorf("nodes boot from %v", got)
 	}
 }
 

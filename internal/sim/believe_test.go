@@ -235,25 +235,13 @@ func TestAdoptedPinIsOver(t *testing.T) {
 }
 
 // TestExcludedByAPersonIsNoTarget: a version that a person excluded is not what a withdrawal goes
-// back to, by hand or in a proof.
+// back to.
 func TestExcludedByAPersonIsNoTarget(t *testing.T) {
 	w, bad := updated(t)
 	w.version("2026.03.09").Excluded = true
 	_, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Version: bad, Reason: "bad"})
 	if got := birth(w); p.err != nil || got != "2026.03.05" || !w.version("2026.03.09").Excluded {
 		t.Errorf("the withdrawal ended %v; the next instance boots from %s", p.err, got)
-	}
-	w = pointing(1)
-	w.sick = mute
-	w.version("2026.03.05").Excluded = true
-	o := proving()
-	o.Proof.Mode, o.ImageReference = kamino.ProvePool, ""
-	w.after(20*time.Minute, func() { w.version("2026.03.09").Excluded = true })
-	bad = kamino.VersionName(w.now)
-	p = w.update(o)
-	w.advance(w.now.Add(time.Minute))
-	if got := birth(w); p.err == nil || got != "2026.03.01" || w.version(bad).Tags[kamino.TagBad] == "" {
-		t.Errorf("the proof ended %v; the next instance boots from %s", p.err, got)
 	}
 }
 
@@ -404,25 +392,6 @@ func TestDisputed(t *testing.T) {
 	w.version("2026.03.09").Disputed = true
 	if _, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Version: bad, Reason: "bad"}); p.err == nil || birth(w) != bad {
 		t.Errorf("a withdrawal ended %v; the next instance boots from %s", p.err, birth(w))
-	}
-}
-
-// TestNoProofInAPoolOfOthers: where this run does not write the model, no node of the pool is asked
-// for as a proof.
-func TestNoProofInAPoolOfOthers(t *testing.T) {
-	o := unset()
-	o.Proof = proving().Proof
-	o.Proof.Mode = kamino.ProvePool
-	w := aged(1)
-	only, had := o, w.pools[poolA].capacity
-	only.ImageOnly = true
-	if p := w.update(only); p.err == nil || !strings.Contains(p.err.Error(), "--prove") || w.pools[poolA].capacity != had {
-		t.Errorf("image only: the run ended %v; capacity %d, had %d", p.err, w.pools[poolA].capacity, had)
-	}
-	w = pointing(1)
-	w.pools[poolA].owner = &kamino.Owner{Name: "capz"}
-	if p := w.update(o); p.err == nil || !strings.Contains(p.err.Error(), "--prove") || strings.Contains(p.err.Error(), "--new-updated-nodes") {
-		t.Errorf("owned: the run ended %v", p.err)
 	}
 }
 

@@ -27,7 +27,7 @@ var classes = []struct {
 	{"the pod of a patch, in a drain", nil, nil, []any{TestStories}, []string{"patch-in-own-way", "patch-of-another-unseen"}},
 	{"the original script", nil, []string{"the original script takes another donor", "the original script has a snapshot of the donor"}, nil, []string{"receipt-unasked"}},
 	{"forged and copied marks", nil, []string{"a node forges a mark", "the node forges its receipt"}, nil, []string{"claim-unchecked", "witness-unasked"}},
-	{"a lease deleted", nil, []string{"a person deletes the lease"}, nil, []string{"lease-not-remade", "trial-by-lease-alone"}},
+	{"a lease deleted", nil, []string{"a person deletes the lease"}, nil, []string{"lease-not-remade"}},
 	{"etcd restored from a backup", nil, []string{"etcd is restored from a backup of before the run", "a restore after etcd was restored from a backup", "etcd is restored from a backup while this process is frozen"},
 		[]any{TestEtcdRestoredAfterKill}, []string{"restored-lease-lost"}},
 	{"another OS disk in the same VM", nil, []string{"the OS disk of a donor that is off is replaced"}, []any{TestDiskSwapped}, []string{"disk-unnamed"}},

@@ -247,7 +247,7 @@ func TestForeignRefused(t *testing.T) {
 	}{
 		"without a receipt":    {func(_ *world, _ *simArtifact, o *kamino.PromoteOptions) { o.AcceptUnsealed = false }, "--accept-unsealed"},
 		"without a name":       {func(_ *world, _ *simArtifact, o *kamino.PromoteOptions) { o.Version = "" }, "--version"},
-		"in the pool":          {func(_ *world, _ *simArtifact, o *kamino.PromoteOptions) { o.Proof.Mode = kamino.ProvePool }, "--prove canary"},
+		"without a proof":      {func(_ *world, _ *simArtifact, o *kamino.PromoteOptions) { o.Proof.Mode = kamino.ProveNone }, "--prove canary"},
 		"withdrawn":            {func(_ *world, v *simArtifact, _ *kamino.PromoteOptions) { v.Tags[kamino.TagBad] = "slow" }, "kamino rollback"},
 		"older":                {func(w *world, _ *simArtifact, o *kamino.PromoteOptions) { o.Version = "2026.03.05" }, "kamino rollback"},
 		"paused":               {func(w *world, _ *simArtifact, _ *kamino.PromoteOptions) { w.paused = "incident" }, "kamino resume"},

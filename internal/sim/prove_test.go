@@ -402,7 +402,7 @@ func TestByHandUnproved(t *testing.T) {
 func (w *world) leftWaiting(t *testing.T, version string) {
 	t.Helper()
 	was := w.turns()
-	for _, mode := range []kamino.ProveMode{kamino.ProveCanary, kamino.ProvePool, kamino.ProveNone} {
+	for _, mode := range []kamino.ProveMode{kamino.ProveCanary, kamino.ProveNone} {
 		night, again := autoOptions(), proving()
 		night.Proof, night.Proof.Mode = again.Proof, mode
 		again.Proof.Mode, again.Donor = mode, w.version(version).Tags[kamino.TagBuiltFrom]
@@ -472,28 +472,6 @@ func TestPromotePinned(t *testing.T) {
 		if _, err := w.promote(kamino.PromoteOptions{Pool: "a", AdoptModel: true}); err != nil || lastSegment(w.bootsFrom(w.pools[poolA])) != kamino.VersionName(w.now) {
 			t.Errorf("with --adopt-model: %v; the next instance boots from %s", err, w.bootsFrom(w.pools[poolA]))
 		}
-	}
-}
-
-// TestProvePoolPaused: a run that ends before the node of a promoted version was judged says so,
-// and how the version is taken back.
-func TestProvePoolPaused(t *testing.T) {
-	w := aged(1)
-	o := proving()
-	o.Proof.Mode = kamino.ProvePool
-	stop := func(e *kamino.Engine) {
-		report := e.Report
-		e.Report = func(ev kamino.Event) {
-			if report(ev); ev.Step == "watch" && ev.Kind == kamino.StepStarted {
-				w.paused = "an incident"
-			}
-		}
-	}
-	p := w.startUpdate(&proc{tune: stop}, o)
-	w.wait()
-	fresh := kamino.VersionName(w.now)
-	if all := strings.Join(kamino.Hints(p.err), "\n"); p.err == nil || !strings.Contains(p.err.Error(), fresh+" is promoted") || !strings.Contains(all, "kamino withdraw --pool a --version "+fresh) {
-		t.Errorf("%v; hints %s", p.err, all)
 	}
 }
 
@@ -632,120 +610,14 @@ func TestPausedBeforeLaunch(t *testing.T) {
 	w.sound(t)
 }
 
-// TestProveFirst: a pool's first version is proved by a canary; in the pool it is refused before
-// anything is touched.
+// TestProveFirst: a pool's first version is proved by a canary, too.
 func TestProveFirst(t *testing.T) {
 	w := fresh(1)
-	o := proving()
-	o.Proof.Mode = kamino.ProvePool
-	var refused *kamino.RefusedError
-	if p := w.update(o); !errors.As(p.err, &refused) || refused.Refusals[0].Code != kamino.CodeUnprovable || !strings.Contains(refused.Error(), "--prove none") {
-		t.Fatal(p.err)
-	}
 	if p := w.update(proving()); p.err != nil {
 		t.Fatal(p.err)
 	}
 	w.audit.settled()
 	w.sound(t)
-}
-
-// TestProvePool: without a canary the version is promoted, one more node asked for and watched. A
-// bad one is withdrawn, and the pool boots from the former version again.
-func TestProvePool(t *testing.T) {
-	for _, world := range []func(uint64) *world{aged, pointing} {
-		for _, sick := range []sickness{healthy, mute} {
-			w := world(1)
-			w.watchNext()
-			w.sick = sick
-			o := proving()
-			o.Proof.Mode = kamino.ProvePool
-			if w.pools[poolA].image != w.bootsFrom(w.pools[poolA]) {
-				o.ImageReference = kamino.ByDefinition
-			}
-			p := w.update(o)
-			fresh := kamino.VersionName(w.now)
-			want, v := []string{"2026.03.09", fresh}, w.version(fresh)
-			if sick != healthy {
-				want = append(want, "2026.03.09")
-			}
-			if got := w.turns(); !slices.Equal(got, want) {
-				t.Errorf("clones %q: %v; the next instance boots from %v", sick, p.err, got)
-			}
-			var proof *kamino.ProofError
-			if bad := errors.As(p.err, &proof); bad != (sick != healthy) || p.err != nil && !bad || bad && !strings.Contains(v.Tags[kamino.TagBad], "ready: ") {
-				t.Errorf("clones %q: %v, %v", sick, p.err, v.Tags)
-			}
-			if w.pools[poolA].capacity != 4 || sick == healthy && v.Tags[kamino.TagProof] != "passed" {
-				t.Errorf("clones %q: capacity %d, %v", sick, w.pools[poolA].capacity, v.Tags)
-			}
-			for _, m := range w.machines {
-				if !m.kubelet {
-					w.removeMachine(m) // as a person does
-				}
-			}
-			w.audit.settled()
-			w.sound(t)
-		}
-	}
-}
-
-// TestProvePoolScaleDown: cluster-autoscaler, to which a new node without pods is the first to
-// take, leaves the one alone that is watched. Afterwards it may have it, unless a person protects
-// it: however the run ends, and whoever comes after it.
-func TestProvePoolScaleDown(t *testing.T) {
-	for _, persons := range []string{"", "true"} {
-		p := &proc{logging: true}
-		w := scaledDown(p, persons)
-		if n := w.nodes[born]; p.err != nil || n == nil || n.Tainted(kamino.TaintDeleting) || n.Annotations[kamino.AnnotationProtect] != persons {
-			t.Fatalf("a person's %q: %v, node %+v", persons, p.err, n)
-		}
-		w.sound(t)
-		for _, kind := range []worlds.Fault{worlds.KillBefore, worlds.KillAfter} {
-			for i, s := range p.log {
-				turns := s.call.write || i > 0 && p.log[i-1].call.write // the others are alike
-				if s.step != "watch" || !turns || persons != "" || !kind.Fits(s.call.is()) {
-					continue
-				}
-				for _, second := range []func(*world) *proc{func(w *world) *proc { return w.restore() }, func(w *world) *proc { return w.update(proving()) }} {
-					w := scaledDown(&proc{faults: []fault{{kind: kind, at: s.at}}}, persons)
-					if after := second(w); after.err != nil {
-						t.Errorf("%s at %s: the run after it: %v", kind, s, after.err)
-					}
-					if n := w.nodes[born]; n != nil && n.Annotations[kamino.AnnotationProtect] != persons {
-						t.Errorf("%s at %s: %+v", kind, s, n.Annotations)
-					}
-					w.sound(t)
-				}
-			}
-		}
-	}
-}
-
-// born is the name of the first node that joins pool a.
-const born = "a-new0"
-
-// scaledDown is a run with a proof in the pool, whose node cluster-autoscaler wants after ten
-// minutes. A person has protected it with a value, unless that is "".
-func scaledDown(p *proc, persons string) *world {
-	w := aged(1)
-	o := proving()
-	o.Proof.Mode, o.Proof.For = kamino.ProvePool, 15*time.Minute
-	p.tune = heard(func(ev kamino.Event) {
-		if ev.Step != "scale-out" || ev.Kind != kamino.StepActed {
-			return
-		}
-		w.after(joinTime+12*time.Minute, func() { w.ScaleDown(born) })
-		for tick := range 600 {
-			w.after(joinTime+time.Duration(tick)*time.Second/5, func() {
-				if n := w.nodes[born]; n != nil && persons != "" && n.Annotations[kamino.AnnotationProtect] == "" {
-					w.protect(born, persons)
-				}
-			})
-		}
-	})
-	w.startUpdate(p, o)
-	w.wait()
-	return w
 }
 
 // TestWatch: where two of the first three nodes of a version that the run promoted do not become
@@ -880,23 +752,21 @@ func TestProveAway(t *testing.T) {
 	w.sound(t)
 }
 
-// TestProvePoolProbe: the operator's probe runs in the pool as well, on the node that is watched,
-// and is removed. Without the rights to watch one nothing is built.
-func TestProvePoolProbe(t *testing.T) {
-	for _, mode := range []kamino.ProveMode{kamino.ProvePool, kamino.ProveCanary} {
-		w := aged(1)
-		w.watchNext()
-		o := proving()
-		o.Proof.Mode, o.Proof.Probe = mode, []byte("a Job")
-		if p := w.update(o); p.err != nil || len(w.turns()) != 2 || w.probe != "" || w.probes != 1 {
-			t.Errorf("%s: %v; the next instance boots from %v, probe %q is left, %d were started", mode, p.err, w.turns(), w.probe, w.probes)
-		}
-		w.sound(t)
-		w = aged(1)
-		w.proofDenied = fmt.Errorf("create jobs: %w", kamino.ErrForbidden)
-		if p := w.update(o); !errors.Is(p.err, kamino.ErrForbidden) || w.writes > 0 {
-			t.Errorf("%s: %v, %d writes", mode, p.err, w.writes)
-		}
+// TestProbe: the operator's probe runs once on the canary, and is removed. Without the rights to
+// create it nothing is built.
+func TestProbe(t *testing.T) {
+	w := aged(1)
+	w.watchNext()
+	o := proving()
+	o.Proof.Probe = []byte("a Job")
+	if p := w.update(o); p.err != nil || len(w.turns()) != 2 || w.probe != "" || w.probes != 1 {
+		t.Errorf("%v; the next instance boots from %v, probe %q is left, %d were started", p.err, w.turns(), w.probe, w.probes)
+	}
+	w.sound(t)
+	w = aged(1)
+	w.proofDenied = fmt.Errorf("create jobs: %w", kamino.ErrForbidden)
+	if p := w.update(o); !errors.Is(p.err, kamino.ErrForbidden) || w.writes > 0 {
+		t.Errorf("%v, %d writes", p.err, w.writes)
 	}
 }
 
@@ -1069,27 +939,6 @@ func TestFailureEvents(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%v, %v: Warnings %q, want %q in %q", fate, p.err, got, want, w.events)
 		}
-	}
-}
-
-// TestProvePoolWithoutFormer: a proof in the pool is refused where what would be gone back to is no
-// version that a withdrawal takes: new nodes would go on booting from the bad one.
-func TestProvePoolWithoutFormer(t *testing.T) {
-	w := aged(1)
-	for key, a := range w.artifacts {
-		if a.Kind == kamino.Version && a.Name != "2026.03.09" {
-			delete(w.artifacts, key)
-		}
-	}
-	w.version("2026.03.09").Excluded = true // by a person; the model names it
-	w.watchNext()
-	w.sick = mute
-	o := proving()
-	o.ImageReference = kamino.ByVersion
-	o.Proof.Mode = kamino.ProvePool
-	p := w.update(o)
-	if got := birth(w); p.err == nil || got != "2026.03.09" {
-		t.Errorf("the run ended %v; new nodes boot from %s, which failed its proof", p.err, got)
 	}
 }
 

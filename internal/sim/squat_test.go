@@ -46,24 +46,22 @@ func TestSquat(t *testing.T) {
 // TestSquatProbe: a Job under the name of the operator's probe that somebody else made, and that
 // succeeds, acquits no image; it stays where it is.
 func TestSquatProbe(t *testing.T) {
-	for _, mode := range []kamino.ProveMode{kamino.ProvePool, kamino.ProveCanary} {
-		w := aged(1)
-		w.watchNext()
-		o := proving()
-		o.Proof.Mode, o.Proof.Probe = mode, []byte("a Job")
-		p := &proc{}
-		p.tune = heard(func(ev kamino.Event) {
-			if w.probe == "" && ev.Kind == kamino.StepStarted && (ev.Step == "launch" || ev.Step == "watch") {
-				w.Squat()
-			}
-		})
-		w.startUpdate(p, o)
-		w.wait()
-		if p.err == nil || !strings.Contains(p.err.Error(), "is not this run's") || w.probeNonce != foreignNonce || w.probes != 0 {
-			t.Errorf("%s: %v; probe %q of %q, %d were started", mode, p.err, w.probe, w.probeNonce, w.probes)
+	w := aged(1)
+	w.watchNext()
+	o := proving()
+	o.Proof.Probe = []byte("a Job")
+	p := &proc{}
+	p.tune = heard(func(ev kamino.Event) {
+		if w.probe == "" && ev.Kind == kamino.StepStarted && ev.Step == "launch" {
+			w.Squat()
 		}
-		w.sound(t)
+	})
+	w.startUpdate(p, o)
+	w.wait()
+	if p.err == nil || !strings.Contains(p.err.Error(), "is not this run's") || w.probeNonce != foreignNonce || w.probes != 0 {
+		t.Errorf("%v; probe %q of %q, %d were started", p.err, w.probe, w.probeNonce, w.probes)
 	}
+	w.sound(t)
 }
 
 // TestSquatPatch is TestSquat for the pods of a patch, which goes on with another node.

@@ -45,11 +45,6 @@ var stories = []struct {
 	}},
 	{"a snapshot of another disk, with the tags of a run that was", func() string { return copiedTags("a-2", true) }},
 	{"a snapshot of a run that the ledger does not know", func() string { return copiedTags("a-0", false) }},
-	{"the node that is watched in the pool, and cluster-autoscaler", func() string {
-		p := &proc{}
-		n := scaledDown(p, "").nodes[born]
-		return unless(p.err == nil && n != nil && !n.Tainted(kamino.TaintDeleting) && n.Annotations[kamino.AnnotationProtect] == "", "the run ended %v, the node is %+v", p.err, n)
-	}},
 	{"a version that is left to a person, and a night without that option", func() string {
 		w, o := aged(1), proving()
 		o.Proof.Promote = kamino.PromoteManual
@@ -93,13 +88,6 @@ var stories = []struct {
 		_, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "bad"})
 		return unless(birth(w) != "2026.03.05", "it ended %v; nodes boot from %s", p.err, birth(w))
 	}},
-	{"the lease is deleted while a version is proved in the pool", func() string {
-		w := watchKilled(aged)
-		w.DeleteLease()
-		p := w.restore()
-		w.advance(w.now.Add(time.Minute))
-		return unless(w.unprovedNext() == "", "it ended %v; nodes boot from %s, which was not proved", p.err, birth(w))
-	}},
 	{"a version that waits, is promoted, and withdrawn by another", func() string {
 		w := aged(1)
 		v := w.waits("2026.03.19")
@@ -120,15 +108,6 @@ var stories = []struct {
 			return err
 		})
 		return unless(p.err != nil && birth(w) == "2026.03.09", "it ended %v; nodes boot from %s", p.err, birth(w))
-	}},
-	{"a process that is killed while it proves in the pool, and a restore", func() string {
-		w := watchKilled(aged)
-		p := w.restore()
-		w.advance(w.now.Add(time.Minute))
-		return unless(w.unprovedNext() == "", "the restore ended %v; nodes boot from %s, which was not proved", p.err, birth(w))
-	}},
-	{"a process that is killed as it promotes for a proof in the pool, and a restore", func() string {
-		return killedPromoting(kamino.ByVersion) + killedPromoting("")
 	}},
 	{"a version that a person proves by its name, whose node joins and is bad", func() string {
 		w, v := packed(aged(1), true)
@@ -278,30 +257,6 @@ func lastCall(p *proc, method string) int {
 		}
 	}
 	return at
-}
-
-// killedPromoting kills an update between the writes that make its version what new nodes boot
-// from, so that it is proved in the pool. Restore leaves none that was not.
-func killedPromoting(how kamino.ImageReference) string {
-	o, log := poolProof(), &proc{logging: true}
-	o.ImageReference = how
-	w := aged(1)
-	w.startUpdate(log, o)
-	w.wait()
-	for _, s := range log.log {
-		if s.step != "model" {
-			continue
-		}
-		w := aged(1)
-		w.update(o, fault{kind: worlds.KillBefore, at: s.at})
-		w.advance(w.now.Add(5 * time.Minute))
-		p := w.restore()
-		w.advance(w.now.Add(time.Minute))
-		if got := w.unprovedNext(); got != "" {
-			return fmt.Sprintf("killed before %s, the restore ended %v; nodes boot from %s, which was not proved", s, p.err, got)
-		}
-	}
-	return ""
 }
 
 func unless(good bool, format string, args ...any) string {

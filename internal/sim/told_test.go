@@ -24,46 +24,43 @@ func TestFailedProofTold(t *testing.T) {
 			_, _ = w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"})
 		},
 	} {
-		for _, mode := range []kamino.ProveMode{kamino.ProveCanary, kamino.ProvePool} {
-			o := proving()
-			o.Proof.Mode = mode
-			golden := &proc{logging: true}
-			w := aged(1)
-			w.sick = mute
-			w.startUpdate(golden, o)
-			w.wait()
-			seen, tried := false, 0
-			for _, s := range golden.log {
-				seen = seen || strings.HasPrefix(s.call.method, "Withdraw")
-				if !seen || !s.call.write {
-					continue
+		o := proving()
+		golden := &proc{logging: true}
+		w := aged(1)
+		w.sick = mute
+		w.startUpdate(golden, o)
+		w.wait()
+		seen, tried := false, 0
+		for _, s := range golden.log {
+			seen = seen || strings.HasPrefix(s.call.method, "Withdraw")
+			if !seen || !s.call.write {
+				continue
+			}
+			for _, kind := range []worlds.Fault{worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter} {
+				w := aged(1)
+				w.sick = mute
+				w.update(o, fault{kind: kind, at: s.at})
+				w.advance(w.now.Add(10 * time.Minute))
+				w.sick = healthy
+				ends(w, o)
+				v := w.version("2026.03.10")
+				if v == nil || !strings.Contains(v.Tags[kamino.TagBad], "ready: ") {
+					continue // it was killed before
 				}
-				for _, kind := range []worlds.Fault{worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter} {
-					w := aged(1)
-					w.sick = mute
-					w.update(o, fault{kind: kind, at: s.at})
-					w.advance(w.now.Add(10 * time.Minute))
-					w.sick = healthy
-					ends(w, o)
-					v := w.version("2026.03.10")
-					if v == nil || !strings.Contains(v.Tags[kamino.TagBad], "ready: ") {
-						continue // it was killed before
-					}
-					tried++
-					told := slices.ContainsFunc(w.leases[poolA].Ledger.Past, func(p kamino.PastRun) bool {
-						return p.Proof == kamino.ProofFailed && !p.Interrupted && strings.Contains(p.Failure, "failed its proof: ready: ")
-					})
-					event := slices.ContainsFunc(w.events, func(e string) bool {
-						return strings.HasPrefix(e, "a-0 KaminoProofFailed") && strings.Contains(e, "ready: ")
-					})
-					if !told || !event {
-						t.Errorf("%s, %s, %s at %s: an event %t, and the ledger tells %+v", mode, ender, kind, s, event, w.leases[poolA].Ledger.Past[0])
-					}
+				tried++
+				told := slices.ContainsFunc(w.leases[poolA].Ledger.Past, func(p kamino.PastRun) bool {
+					return p.Proof == kamino.ProofFailed && !p.Interrupted && strings.Contains(p.Failure, "failed its proof: ready: ")
+				})
+				event := slices.ContainsFunc(w.events, func(e string) bool {
+					return strings.HasPrefix(e, "a-0 KaminoProofFailed") && strings.Contains(e, "ready: ")
+				})
+				if !told || !event {
+					t.Errorf("%s, %s at %s: an event %t, and the ledger tells %+v", ender, kind, s, event, w.leases[poolA].Ledger.Past[0])
 				}
 			}
-			if tried < 3 {
-				t.Errorf("%s, %s: %d kills were tried", mode, ender, tried)
-			}
+		}
+		if tried < 3 {
+			t.Errorf("%s: %d kills were tried", ender, tried)
 		}
 	}
 }

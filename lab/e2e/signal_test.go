@@ -72,10 +72,6 @@ func interruptAt(t *testing.T, at moment, signal syscall.Signal) {
 		Path: "**/images/" + kamino.DefinitionName(p.name) + "/**"})
 	t.Cleanup(func() { shared.Cloud.RemoveFault(id) })
 	args := updateArgs(p.node(0), "--new-updated-nodes", "1")
-	if at.step == kamino.InWatch { // only a proof in the pool has it, and that only after a former version
-		kaminoRun(t, updateArgs(p.node(0), "--prove", "none")...).mustSucceed(t)
-		args = append(args, "--prove", "pool", "--again")
-	}
 	before, model := p.get(p.node(0)), p.model()
 	sent := false
 	c := call{onLine: func(line logLine, process *os.Process) {

@@ -78,7 +78,7 @@ func TestPrototypeValidation(t *testing.T) {
 		`{nodeSelector: {pool: blue}}`,
 		`{pool: p, suspend: true, maxImageAge: 720h, history: 2, promote: Manual, watch: 2h}`,
 		`{pool: p, window: {start: "22:00", end: "02:00", days: [Fri, Sat], timeZone: Europe/Berlin}}`,
-		`{pool: p, prove: {mode: Pool}, patch: {}}`,
+		`{pool: p, prove: {mode: None}, patch: {}}`,
 		`{pool: p, prove: {bake: 1h30m, bootBudget: 2x, probe: "kind: Job"}, patch: {nodes: 3, reboot: Never}}`,
 		`{pool: p, select: {minReady: 24h, minCandidates: 2, requireLabels: [a.node-restriction.kubernetes.io/donor], lastPatch: ["label:b"], rejectTainted: true}}`,
 	} {
@@ -105,7 +105,7 @@ func TestPrototypeValidation(t *testing.T) {
 		"unknown proof":       {`{pool: p, prove: {mode: canary}}`, "spec.prove.mode"},
 		"budget":              {`{pool: p, prove: {bootBudget: 1:5x}}`, "for instance 10m, or a factor, for instance 2x"},
 		"probe of nothing":    {`{pool: p, prove: {mode: None, probe: x}}`, "a probe has no effect where nothing is proved"},
-		"manual in the pool":  {`{pool: p, promote: Manual, prove: {mode: Pool}}`, "a version is promoted before it is proved"},
+		"a proof in the pool": {`{pool: p, prove: {mode: Pool}}`, "spec.prove.mode"},
 		"unknown promotion":   {`{pool: p, promote: auto}`, "spec.promote"},
 		"history of one":      {`{pool: p, history: 1}`, "spec.history"},
 		"four nodes to patch": {`{pool: p, patch: {nodes: 4}}`, "spec.patch.nodes"},
