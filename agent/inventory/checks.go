@@ -53,6 +53,8 @@ func noPasswords(_ *look, name string, data []byte) bool {
 	return true
 }
 
+var answersSecret = regexp.MustCompile(`passw|passphrase|secret|token|credential|api[-_]?key|(?:access|licen[cs]e|private)[-_]?key`)
+
 // noAnsweredPassword: debconf's answers (debconf.conf(5), "Name:" and "Value:"), of which none is a
 // password's.
 func noAnsweredPassword(_ *look, _ string, data []byte) bool {
@@ -62,17 +64,20 @@ func noAnsweredPassword(_ *look, _ string, data []byte) bool {
 		switch value = strings.ToLower(strings.TrimSpace(value)); {
 		case field == "Name":
 			asked = path.Base(value) // behind the package's name
-		case field == "Value" && value != "" && value != "true" && value != "false" && (strings.Contains(asked, "passw") || strings.Contains(asked, "secret") || strings.Contains(asked, "token")):
+		case field == "Value" && value != "" && value != "true" && value != "false" && answersSecret.MatchString(asked):
 			return false
 		}
 	}
 	return true
 }
 
+// initiatorPassword is the login of an iSCSI root on the kernel's command line (dracut.cmdline(7)).
+var initiatorPassword = regexp.MustCompile(`netroot=iscsi:[^\s@]+@|iscsi\.(?:in\.)?password=`)
+
 // noBootPassword: GRUB's commands password and password_pbkdf2 give a user a password, in the text
-// or as a hash.
+// or as a hash; the kernel's command line may have that of a disk.
 func noBootPassword(_ *look, _ string, data []byte) bool {
-	return everyLine(data, func(line string) bool { return !strings.HasPrefix(line, "password") })
+	return !initiatorPassword.Match(data) && everyLine(data, func(line string) bool { return !strings.HasPrefix(line, "password") })
 }
 
 // installedModules: lines of pam.d(5) whose modules are of the system's directory and execute
@@ -139,6 +144,9 @@ func onlyNumbers(_ *look, _ string, data []byte) bool {
 // their signatures only.
 func noCredentials(_ *look, _ string, data []byte) bool {
 	never := []string{"@", "passw", "username", "token", "sig=", "sslclientkey", "trusted=yes", "trusted: yes", "allow-insecure"}
+	if userInURL.Match(data) {
+		return false // also in a comment, by which somebody switched a source off
+	}
 	return everyLine(data, func(line string) bool {
 		lower := strings.ToLower(line)
 		return !slices.ContainsFunc(never, func(w string) bool { return strings.Contains(lower, w) }) && !longKey.MatchString(lower)

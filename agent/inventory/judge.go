@@ -98,7 +98,7 @@ type sums struct {
 
 // judge reads a regular file.
 func (l *look) judge(name string, info fs.FileInfo, buf []byte) verdict {
-	if g := generatedRow(l.roots.Usual(name)); g != nil && g.check == nil {
+	if g := generatedRow(l.roots.Usual(name)); g != nil && (g.check == nil || g.large && info.Size() > disk.Small) {
 		return verdict{class: Generated, lasts: true}
 	}
 	s, err := l.read(name, buf)

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"bytes"
 	"path"
 	"regexp"
 	"slices"
@@ -20,9 +21,9 @@ var nodeRows = []row{
 	{paths: append(inEach([]string{"usr/bin", "usr/sbin", "usr/local/bin", "usr/local/sbin", "opt/bin"},
 		"kubelet", "kubelet-*", "kubectl", "kubectl-*", "kubeadm", "containerd", "containerd-shim", "containerd-shim-runc-v1", "containerd-shim-runc-v2", "ctr", "runc", "crun", "crictl",
 		"nodeadm", "nodeadm-internal", "ecr-credential-provider", "acr-credential-provider", "aws-iam-authenticator"), "opt/kamino/kubelet/*/kubelet"),
-		why: "programs of Kubernetes and its container runtime, installed without a package"},
+		why: "programs of Kubernetes and its container runtime, installed without a package", check: programs, large: true},
 	{paths: []string{"opt/cni/bin/*", "etc/eks/image-credential-provider/ecr-credential-provider", "var/lib/kubelet/credential-provider/*"},
-		why: "plug-ins of the kubelet and of the network, copied from images"},
+		why: "plug-ins of the kubelet and of the network, copied from images", check: programs, large: true},
 	{paths: []string{"var/lib/waagent/WALinuxAgent-*/bin/*.egg", "var/lib/waagent/Microsoft.*/bin/**"},
 		why: "programs of the Azure agent and of Microsoft's extensions"},
 	{paths: []string{"var/lib/waagent/*/HandlerManifest.json", "var/lib/waagent/*/manifest.xml"}, why: "what an extension of Azure supports, without credentials", check: plain},
@@ -63,6 +64,9 @@ func inEach(dirs []string, names ...string) (paths []string) {
 
 var (
 	userInURL = regexp.MustCompile(`://[^/\s]*@`)
+	curlLogin = regexp.MustCompile(`\bcurl\b[^\n|;&]*[ \t]-u[ \t]*["']?[\w.@-]+:[^\s$]`)
+	// passwordList are accounts and their passwords, as cloud-init's module of that name takes them.
+	passwordList = regexp.MustCompile(`(?m)^[ \t]*["']?chpasswd["']?[ \t]*:(?:[^\n]*\n[ \t]+){0,3}[^\n]*\b(?:list|users)["']?[ \t]*:`)
 	// secretSetting is an assignment to a name that stands for a credential, and its value.
 	secretSetting = regexp.MustCompile(`(?i)(?:passw|passphrase|psk|secret|token|credential|api_?key|private_?key|\bauth\b)[\w.-]*["']?[ \t]*[:=][ \t]*["']?([^\s"',}\]]*)`)
 	harmless      = regexp.MustCompile(`(?i)^(?:|all|y|n|yes|no|on|off|true|false|null|none|[0-9]+|/.*|\$[({A-Z].*|\{.*|\[.*)$`)
@@ -74,7 +78,7 @@ var (
 // plain is text without a credential: no address with a user, no value of a setting that is named
 // like a credential, and no word that looks like a key. Comments count.
 func plain(_ *look, _ string, data []byte) bool {
-	if !utf8.Valid(data) || strings.ContainsRune(string(data), 0) || userInURL.Match(data) {
+	if !utf8.Valid(data) || strings.ContainsRune(string(data), 0) || userInURL.Match(data) || curlLogin.Match(data) || passwordList.Match(data) {
 		return false
 	}
 	for _, setting := range secretSetting.FindAllSubmatch(data, -1) {
@@ -86,6 +90,11 @@ func plain(_ *look, _ string, data []byte) bool {
 		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '+' && r != '=' && r != '_'
 	})
 	return !slices.ContainsFunc(words, keyLike)
+}
+
+// programs are compiled, or a script without credentials.
+func programs(l *look, name string, data []byte) bool {
+	return bytes.HasPrefix(data, []byte("\x7fELF")) || plain(l, name, data)
 }
 
 // keyLike is a word of 20 characters and more with letters and digits, as a key in hexadecimal or

@@ -103,7 +103,7 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 	if !members {
 		s.add(j.name, "", &all)
 	}
-	if kind, why := byShape(j.name, j.info, head.bytes(), func(limit int) []byte {
+	if kind, why := byShape(j.name, j.info.Size(), head.bytes(), func(limit int) []byte {
 		data, _ := io.ReadAll(io.NewSectionReader(f, 0, int64(limit))) // what cannot be read is taken for a key store
 		return data
 	}); kind == "private-key" || kind == "key-store" || kind != "" && !software && !(why == bareWhy && r.vouched(j.name)) { // software is full of lone digests

@@ -259,21 +259,36 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// member judges a file of an initial file system by its name and by what it is as a whole, as a file
+// of the disk: the keys that open the root's disk and the host keys for opening it from afar are no
+// texts.
+func (in *inside) member(name string, size int64, head []byte, where string) {
+	kind, why := called(path.Base(name)), "by its name"
+	if kind == "" {
+		// A key store that is larger than its head is taken for one.
+		kind, why = byShape(name, size, head, func(int) []byte { return head })
+	}
+	// dracut may copy ids that a package made, on every machine.
+	if kind != "" && kind != "machine-identity" {
+		in.seen.found(Finding{Kind: kind, Path: in.file, Detail: where + "in " + short(name) + ", " + why})
+	}
+}
+
 // cpio visits the members of an archive of the form "newc", to its end and the zeros behind it.
 // What is read on is behind the archive.
 func (in *inside) cpio(r *bufio.Reader, name, where string, depth int) error {
 	cut := errors.New("a cpio archive that is cut short")
-	const headerSize, sizeAt, nameAt = 110, 54, 94
+	const headerSize, modeAt, sizeAt, nameAt = 110, 14, 54, 94
 	for {
-		head := make([]byte, headerSize)
-		if _, err := io.ReadFull(r, head); err != nil || !isCPIO(head) {
+		header := make([]byte, headerSize)
+		if _, err := io.ReadFull(r, header); err != nil || !isCPIO(header) {
 			return cut
 		}
-		size, err := strconv.ParseUint(string(head[sizeAt:sizeAt+8]), 16, 32)
+		size, err := strconv.ParseUint(string(header[sizeAt:sizeAt+8]), 16, 32)
 		if err != nil {
 			return fmt.Errorf("cpio: %w", err)
 		}
-		length, err := strconv.ParseUint(string(head[nameAt:nameAt+8]), 16, 32)
+		length, err := strconv.ParseUint(string(header[nameAt:nameAt+8]), 16, 32)
 		const longest = 4096
 		if err != nil || length > longest {
 			return errors.New("cpio: a name's length is wrong")
@@ -285,7 +300,14 @@ func (in *inside) cpio(r *bufio.Reader, name, where string, depth int) error {
 		member, _, _ := strings.Cut(string(text), "\x00")
 		content := io.LimitedReader{R: r, N: int64(size)}
 		if member != "TRAILER!!!" && size > 0 {
-			in.look(bufio.NewReader(&content), path.Join(name, member), where+"in "+short(member)+", ", false, depth)
+			member = strings.TrimPrefix(path.Clean("/"+member), "/")
+			data := bufio.NewReaderSize(&content, headSize)
+			head, _ := data.Peek(headSize) // what cannot be read is cut short, which is told below
+			const regular = 0o100000
+			if mode, err := strconv.ParseUint(string(header[modeAt:modeAt+8]), 16, 32); err == nil && mode&0o170000 == regular && !in.software {
+				in.member(member, int64(size), head, where)
+			}
+			in.look(data, path.Join(name, member), where+"in "+short(member)+", ", false, depth)
 		}
 		if _, err := io.CopyN(io.Discard, r, content.N+int64(-size&3)); err != nil {
 			return cut

@@ -80,15 +80,23 @@ func byName(name, usual string, info fs.FileInfo) (Finding, bool) {
 		return Finding{}, false
 	}
 	base := path.Base(name)
-	for _, n := range names {
-		if ok, _ := path.Match(n.pattern, base); ok {
-			return Finding{Kind: n.kind, Path: name, Detail: "by its name"}, true
-		}
+	if kind := called(base); kind != "" {
+		return Finding{Kind: kind, Path: name, Detail: "by its name"}, true
 	}
 	if strings.HasPrefix(base, "core.") && info.Size() > 1<<20 {
 		return Finding{Kind: "core-dump", Path: name, Detail: "by its name"}, true
 	}
 	return Finding{}, false
+}
+
+// called is the kind that a file's name alone means; empty: none.
+func called(base string) string {
+	for _, n := range names {
+		if ok, _ := path.Match(n.pattern, base); ok {
+			return n.kind
+		}
+	}
+	return ""
 }
 
 func allowed(name string, patterns []string) bool {

@@ -3,7 +3,6 @@ package scan
 import (
 	"bytes"
 	"encoding/binary"
-	"io/fs"
 	"path"
 	"regexp"
 	"slices"
@@ -19,8 +18,8 @@ const headSize = 4 << 10
 // byShape judges a file by what it is as a whole: private keys and key stores in binary form, and
 // files that hold nothing but a key or an identity. head is the beginning of the file, all of it if
 // size is less than headSize; rest reads the whole of a file that is not much larger.
-func byShape(name string, info fs.FileInfo, head []byte, rest func(limit int) []byte) (kind, detail string) {
-	size := int(min(info.Size(), 1<<30))
+func byShape(name string, total int64, head []byte, rest func(limit int) []byte) (kind, detail string) {
+	size := int(min(total, 1<<30))
 	switch {
 	case derKey(head, size):
 		return "private-key", "a private key in DER"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -142,4 +143,22 @@ func TestCompiledPython(t *testing.T) {
 		t.Errorf("compiled from its source: %v", err)
 	}
 	foundAt(t, nodeWith(t, map[string]string{source: "k = 1\n", compiled: "\xa7\r\r\n" + strings.Repeat("\x00", 12) + secret}), planted(nil), "private-key", compiled)
+}
+
+// TestKeysInInitialFileSystem: keys that are no texts, in what the initial file system opens the
+// root's disk and lets people in with.
+func TestKeysInInitialFileSystem(t *testing.T) {
+	random := make([]byte, 512)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(random) // never fails
+	ed25519 := "\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20" + string(random[:32])
+	for _, c := range []struct{ kind, member, content string }{
+		{"private-key", "cryptroot/keyfiles/root.key", string(random)},
+		{"secret", "./crypto_keyfile.bin", string(random)},
+		{"ssh-host-key", "etc/dropbear/dropbear_ed25519_host_key", "\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x40" + string(random[:64])},
+		{"keytab", "etc/krb5.keytab", "\x05\x02" + string(random[:60])},
+		{"private-key", "etc/pki/client.der", ed25519},
+	} {
+		all := cpio("init", "#!/bin/sh\n", c.member, c.content, "TRAILER!!!", "")
+		foundAt(t, nodeWith(t, map[string]string{"boot/initrd.img-6.1.0-42-amd64": gzipped(all)}), planted(nil), c.kind, "boot/initrd.img-6.1.0-42-amd64")
+	}
 }
