@@ -20,17 +20,18 @@ func textLines(data []byte) (out []string) {
 	return out
 }
 
+// everyLine is text whose lines fit, and without a password: comments are text, too.
 func everyLine(data []byte, fits func(string) bool) bool {
-	return !slices.ContainsFunc(textLines(data), func(line string) bool { return !fits(line) })
+	return noPassword(nil, "", data) && !slices.ContainsFunc(textLines(data), func(line string) bool { return !fits(line) })
 }
 
 // onlyCertificates: PEM certificates, at least one, with what bundles write around them: names, in
-// comments or lines of their own.
-func onlyCertificates(_ *look, _ string, data []byte) bool {
+// comments or lines of their own, and no password.
+func onlyCertificates(l *look, name string, data []byte) bool {
 	for rest := data; ; {
 		i := bytes.Index(rest, []byte("-----BEGIN "))
 		if i < 0 {
-			return len(rest) < len(data)
+			return len(rest) < len(data) && noPassword(l, name, data)
 		}
 		rest = rest[i+len("-----BEGIN "):]
 		if !bytes.HasPrefix(rest, []byte("CERTIFICATE-----")) && !bytes.HasPrefix(rest, []byte("TRUSTED CERTIFICATE-----")) {
@@ -77,7 +78,9 @@ var initiatorPassword = regexp.MustCompile(`netroot=iscsi:[^\s@]+@|iscsi\.(?:in\
 // noBootPassword: GRUB's commands password and password_pbkdf2 give a user a password, in the text
 // or as a hash; the kernel's command line may have that of a disk.
 func noBootPassword(_ *look, _ string, data []byte) bool {
-	return !initiatorPassword.Match(data) && everyLine(data, func(line string) bool { return !strings.HasPrefix(line, "password") })
+	return !initiatorPassword.Match(data) && everyLine(data, func(line string) bool {
+		return !slices.ContainsFunc(strings.Fields(line), func(w string) bool { return w == "password" || w == "password_pbkdf2" })
+	})
 }
 
 // installedModules: lines of pam.d(5) whose modules are of the system's directory and execute
@@ -140,11 +143,11 @@ func onlyNumbers(_ *look, _ string, data []byte) bool {
 }
 
 // noCredentials: sources of packages of which no address holds a user (https://user:password@host)
-// or a part that looks like a key, which name no password or client key, and which are believed for
+// or a word that looks like a key, which name no password or client key, and which are believed for
 // their signatures only.
 func noCredentials(_ *look, _ string, data []byte) bool {
 	never := []string{"@", "passw", "username", "token", "sig=", "sslclientkey", "trusted=yes", "trusted: yes", "allow-insecure"}
-	if userInURL.Match(data) {
+	if userInURL.Match(data) || slices.ContainsFunc(wordsOf(data), keyLike) {
 		return false // also in a comment, by which somebody switched a source off
 	}
 	return everyLine(data, func(line string) bool {

@@ -16,8 +16,8 @@ type row struct {
 	// check narrows the row to files with the content that they should have. Nil: the place is
 	// enough.
 	check func(l *look, name string, data []byte) bool
-	// large: what is too large for settings is taken for a program, without the check.
-	large bool
+	// programs: a compiled program of any size needs no check.
+	programs bool
 }
 
 func generatedRow(name string) *row {

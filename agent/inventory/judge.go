@@ -98,7 +98,7 @@ type sums struct {
 
 // judge reads a regular file.
 func (l *look) judge(name string, info fs.FileInfo, buf []byte) verdict {
-	if g := generatedRow(l.roots.Usual(name)); g != nil && (g.check == nil || g.large && info.Size() > disk.Small) {
+	if g := generatedRow(l.roots.Usual(name)); g != nil && (g.check == nil || g.programs && l.compiled(name)) {
 		return verdict{class: Generated, lasts: true}
 	}
 	s, err := l.read(name, buf)
@@ -118,6 +118,18 @@ func (l *look) judge(name string, info fs.FileInfo, buf []byte) verdict {
 		v.torn = rpmStopped
 	}
 	return v
+}
+
+// compiled reports whether a file begins as programs do.
+func (l *look) compiled(name string) bool {
+	f, err := l.disk.OpenWalked(name)
+	if err != nil {
+		return false // judge reads it, and reports that
+	}
+	defer f.Close()
+	sign := make([]byte, 4)
+	_, err = io.ReadFull(f, sign)
+	return err == nil && string(sign) == "\x7fELF"
 }
 
 // edited judges a file that a rule edits by what it is now, and remembers what it will be. What is

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -21,9 +20,9 @@ var nodeRows = []row{
 	{paths: append(inEach([]string{"usr/bin", "usr/sbin", "usr/local/bin", "usr/local/sbin", "opt/bin"},
 		"kubelet", "kubelet-*", "kubectl", "kubectl-*", "kubeadm", "containerd", "containerd-shim", "containerd-shim-runc-v1", "containerd-shim-runc-v2", "ctr", "runc", "crun", "crictl",
 		"nodeadm", "nodeadm-internal", "ecr-credential-provider", "acr-credential-provider", "aws-iam-authenticator"), "opt/kamino/kubelet/*/kubelet"),
-		why: "programs of Kubernetes and its container runtime, installed without a package", check: programs, large: true},
+		why: "programs of Kubernetes and its container runtime, installed without a package; scripts without credentials", check: plain, programs: true},
 	{paths: []string{"opt/cni/bin/*", "etc/eks/image-credential-provider/ecr-credential-provider", "var/lib/kubelet/credential-provider/*"},
-		why: "plug-ins of the kubelet and of the network, copied from images", check: programs, large: true},
+		why: "plug-ins of the kubelet and of the network, copied from images; scripts without credentials", check: plain, programs: true},
 	{paths: []string{"var/lib/waagent/WALinuxAgent-*/bin/*.egg", "var/lib/waagent/Microsoft.*/bin/**"},
 		why: "programs of the Azure agent and of Microsoft's extensions"},
 	{paths: []string{"var/lib/waagent/*/HandlerManifest.json", "var/lib/waagent/*/manifest.xml"}, why: "what an extension of Azure supports, without credentials", check: plain},
@@ -40,7 +39,8 @@ var nodeRows = []row{
 	{paths: []string{"etc/containerd/config.toml", "etc/containerd/base-runtime-spec.json", "etc/crictl.yaml", "etc/cni/net.d/*.conf", "etc/cni/net.d/*.conflist",
 		"etc/sysctl.d/*.conf", "etc/modules-load.d/*.conf"},
 		why: "settings of the runtime, the network plug-in and the kernel, without credentials", check: plain},
-	{paths: []string{"etc/cloud/cloud.cfg", "etc/cloud/cloud.cfg.d/*.cfg", "etc/waagent.conf", "etc/ssh/sshd_config", "etc/ssh/sshd_config.d/*.conf", "etc/sudoers.d/90-cloud-init-users",
+	{paths: []string{"etc/cloud/cloud.cfg", "etc/cloud/cloud.cfg.d/*.cfg"}, why: "settings of cloud-init's modules, without commands, files and credentials", check: cloudSettings},
+	{paths: []string{"etc/waagent.conf", "etc/ssh/sshd_config", "etc/ssh/sshd_config.d/*.conf", "etc/sudoers.d/90-cloud-init-users",
 		"etc/os-release", "etc/hosts.allow", "etc/hosts.deny", "etc/modules", "etc/networks", "etc/initramfs-tools/modules"},
 		why: "settings that installers and image builders write, without credentials", check: plain},
 	{paths: []string{"etc/systemd/network/*.network", "etc/netplan/*.yaml", "etc/NetworkManager/system-connections/*.nmconnection"}, why: "settings of network cards, without a hardware address and credentials", check: anyCard},
@@ -63,22 +63,21 @@ func inEach(dirs []string, names ...string) (paths []string) {
 }
 
 var (
-	userInURL = regexp.MustCompile(`://[^/\s]*@`)
-	curlLogin = regexp.MustCompile(`\bcurl\b[^\n|;&]*[ \t]-u[ \t]*["']?[\w.@-]+:[^\s$]`)
+	userInURL = regexp.MustCompile(`://[^/\s]*(?:@|%40)`)
+	curlLogin = regexp.MustCompile(`\bcurl\b[^\n|;&]*[ \t](?:-u[ \t]*|--user[ \t=]+)["']?[\w.@-]+:[^\s$]`)
 	// passwordList are accounts and their passwords, as cloud-init's module of that name takes them.
 	passwordList = regexp.MustCompile(`(?m)^[ \t]*["']?chpasswd["']?[ \t]*:(?:[^\n]*\n[ \t]+){0,3}[^\n]*\b(?:list|users)["']?[ \t]*:`)
+	commands     = regexp.MustCompile(`(?m)(?:^|[{,])[ \t]*["']?(?:write_files|runcmd|bootcmd)["']?[ \t]*:`)
 	// secretSetting is an assignment to a name that stands for a credential, and its value.
-	secretSetting = regexp.MustCompile(`(?i)(?:passw|passphrase|psk|secret|token|credential|api_?key|private_?key|\bauth\b)[\w.-]*["']?[ \t]*[:=][ \t]*["']?([^\s"',}\]]*)`)
+	secretSetting = regexp.MustCompile(`(?i)(?:passw|passphrase|psk|secret|token|credential|api_?key|private_?key|\bauth\b)[\w.-]*["']?[ \t]*[:=][ \t]*\[?["']?([^\s"',}\]]*)`)
 	harmless      = regexp.MustCompile(`(?i)^(?:|all|y|n|yes|no|on|off|true|false|null|none|[0-9]+|/.*|\$[({A-Z].*|\{.*|\[.*)$`)
-	imageDigest   = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
-	capitals      = regexp.MustCompile(`^[A-Z0-9]+(?:_[A-Z0-9]+)+$`)
 	hardware      = regexp.MustCompile(`(?i)\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b`)
 )
 
 // plain is text without a credential: no address with a user, no value of a setting that is named
-// like a credential, and no word that looks like a key. Comments count.
+// like a credential, no password, and no word that looks like a key. Comments count.
 func plain(_ *look, _ string, data []byte) bool {
-	if !utf8.Valid(data) || strings.ContainsRune(string(data), 0) || userInURL.Match(data) || curlLogin.Match(data) || passwordList.Match(data) {
+	if !utf8.Valid(data) || strings.ContainsRune(string(data), 0) || userInURL.Match(data) || curlLogin.Match(data) {
 		return false
 	}
 	for _, setting := range secretSetting.FindAllSubmatch(data, -1) {
@@ -86,27 +85,14 @@ func plain(_ *look, _ string, data []byte) bool {
 			return false
 		}
 	}
-	words := strings.FieldsFunc(imageDigest.ReplaceAllString(string(data), ""), func(r rune) bool {
-		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '+' && r != '=' && r != '_'
-	})
-	return !slices.ContainsFunc(words, keyLike)
+	script := bytes.HasPrefix(data, []byte("#!")) // its variables may be anything
+	return noPassword(nil, "", data) && (script || noOddValue(data)) && !slices.ContainsFunc(wordsOf(data), keyLike)
 }
 
-// programs are compiled, or a script without credentials.
-func programs(l *look, name string, data []byte) bool {
-	return bytes.HasPrefix(data, []byte("\x7fELF")) || plain(l, name, data)
-}
-
-// keyLike is a word of 20 characters and more with letters and digits, as a key in hexadecimal or
-// base64 is. Names in capitals, as of TLS' cipher suites, are not.
-func keyLike(word string) bool {
-	name, value, _ := strings.Cut(strings.TrimRight(word, "="), "=")
-	for _, part := range []string{name, value} {
-		if len(part) >= 20 && !capitals.MatchString(part) && strings.ContainsFunc(part, unicode.IsLetter) && strings.ContainsFunc(part, unicode.IsDigit) {
-			return true
-		}
-	}
-	return false
+// cloudSettings is plain text that brings no commands, files and passwords: those of an image builder
+// are settings of cloud-init's modules.
+func cloudSettings(l *look, name string, data []byte) bool {
+	return plain(l, name, data) && !passwordList.Match(data) && !commands.Match(data)
 }
 
 // unnamedBlob is a file of containerd's content store that it does not take for a blob (Walk in
