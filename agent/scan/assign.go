@@ -150,7 +150,7 @@ func assignment(data []byte, at int) (a assign, ok bool) {
 			return a, false
 		}
 		a.signed = true
-	case i == closed || closed > end:
+	case i == closed || closed > end || start > 0 && data[start-1] == '/': // of a path, something else follows
 		return a, false
 	}
 	a.value, a.end, a.quoted = valueAt(data, nextLine(data, spaces(data, i), closed > end))

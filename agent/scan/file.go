@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
@@ -38,6 +39,7 @@ type reader struct {
 	roots     roots.Roots
 	also      []string // Options.Also
 	vouched   func(name string) bool
+	deep      bool // Options.Deep
 	unpacking *sync.Mutex
 	buf       []byte
 	decoded   [deepest + 1][]byte // further buffers, one for each depth, made when the first encoded file comes
@@ -96,7 +98,9 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 	}
 	// What an initial file system holds is judged by its members: programs for the most part.
 	members := isCPIO(head.bytes())
-	all := hits{digest: r.matcher.digest, quiet: members || software || program(j.name, head.bytes())}
+	// Of installed software only --deep reads what is vouched for, with its examples of passwords.
+	examples := software && (r.deep || bytes.IndexByte(head.bytes(), 0) >= 0)
+	all := hits{digest: r.matcher.digest, quiet: members || examples || program(j.name, head.bytes())}
 	if s.bytes, err = r.matcher.data(f, r.buf, in, all.add); err != nil {
 		return s, err
 	}
@@ -108,6 +112,8 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 		return data
 	}); kind == "private-key" || kind == "key-store" || kind != "" && !software && !(why == bareWhy && r.vouched(j.name)) { // software is full of lone digests
 		s.found(Finding{Kind: kind, Path: j.name, Detail: why})
+	} else if !r.deep && keyFile(j.name, j.info.Size(), head.bytes()) && !r.vouched(j.name) {
+		s.found(Finding{Kind: "secret", Path: j.name, Detail: randomWhy}) // a place vouches for software, not for a key
 	}
 	if packed(head.bytes()) {
 		defer in.alone()()

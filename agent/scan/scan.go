@@ -53,8 +53,8 @@ type Options struct {
 	Deep bool
 	// Also are directories within those trees that are read all the same: what containers wrote.
 	Also []string
-	// Unvouched are files within those trees for whose content nothing vouches. They are read too,
-	// for keys and tokens: what is merely called a password is software's own example there.
+	// Unvouched are files within those trees for whose content nothing vouches. They are read too;
+	// what is merely called a password counts in those of them that are texts.
 	Unvouched []string
 	// Vouched reports whether a package or an image brought a file as it is: nothing but a token in
 	// one is on every machine. Nil: none.
@@ -253,7 +253,7 @@ func leads(name string, dirs []string) bool {
 }
 
 func (w *walk) work() {
-	f := reader{matcher: w.matcher, roots: w.roots, also: w.options.Also, vouched: w.options.Vouched, unpacking: &w.unpacking, buf: make([]byte, chunk+overlap), memory: &scratch{}}
+	f := reader{matcher: w.matcher, roots: w.roots, also: w.options.Also, vouched: w.options.Vouched, deep: w.options.Deep, unpacking: &w.unpacking, buf: make([]byte, chunk+overlap), memory: &scratch{}}
 	for j := range w.jobs {
 		seen, err := f.file(w.disk, j)
 		w.mu.Lock()

@@ -42,14 +42,21 @@ func byShape(name string, total int64, head []byte, rest func(limit int) []byte)
 		return "machine-identity", "the file holds nothing but an id"
 	case bareKey.Match(text) && randomLooking(string(text), 32):
 		return "secret", "the file holds nothing but a key"
-	case randomBytes(head):
-		return "secret", "the file holds random bytes only"
+	case keyFile(name, total, head):
+		return "secret", randomWhy
 	default:
 		if kind = bareKind(text); kind != "" {
 			return kind, bareWhy
 		}
 	}
 	return "", ""
+}
+
+const randomWhy = "the file holds random bytes only"
+
+// keyFile reports whether a small file holds nothing but random bytes, as the file of a key does.
+func keyFile(name string, size int64, head []byte) bool {
+	return size <= int64(len(head)) && !program(name, head) && !harmlessName.MatchString(path.Base(name)) && randomBytes(head)
 }
 
 // quiet are places in which a lone id or key is none of the donor's: unpacked software keeps

@@ -54,6 +54,25 @@ func TestNobodyVouches(t *testing.T) {
 	}
 }
 
+// TestNoPlaceVouches: passwords and random keys in places of software that packages' scripts write to.
+func TestNoPlaceVouches(t *testing.T) {
+	random := make([]byte, 64)
+	_, _ = rand.NewChaCha8([32]byte{2}).Read(random) // never fails
+	const password = "#!/bin/sh\nexport DB_PASSWORD=S0mmerRegen1987\n"
+	for _, name := range []string{"var/lib/dpkg/info/agent.postinst", "var/lib/dpkg/info/agent.config", "var/lib/dpkg/triggers/agent", "usr/share/mime/agent", "usr/lib/modules/6.1.0/modules.agent",
+		"usr/lib/sysimage/dnf/agent.toml"} {
+		foundAt(t, nodeWith(t, map[string]string{name: password}), planted(nil), "secret", name)
+	}
+	for _, name := range []string{"var/lib/dpkg/triggers/agent", "usr/share/mime/agent", "usr/lib/sysimage/dnf/agent", "var/cache/fontconfig/agent", "boot/grub/x86-64/agent.img"} {
+		foundAt(t, nodeWith(t, map[string]string{name: string(random)}), planted(nil), "secret", name)
+	}
+	// dpkg's own digest of a file that is called as a password is.
+	known := map[string]string{"var/lib/dpkg/status": "Package: passwd\nConffiles:\n /etc/pam.d/passwd eaf2ad85b5ccd06cceb19a3e75f40c63\n"}
+	if _, err := Seal(t.Context(), nodeWith(t, known), planted(nil)); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestLayerOfNoImage: a directory is a layer if an image has it, not because layerdb says so.
 func TestLayerOfNoImage(t *testing.T) {
 	const key = "var/lib/docker/overlay2/backup/diff/key"
