@@ -28,6 +28,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -163,9 +164,23 @@ func (e *env) flags(name string) *flag.FlagSet {
 
 // platformFlags adds where the platform is.
 func (e *env) platformFlags(f *flag.FlagSet) {
-	f.StringVar(&e.imds, "imds", cmp.Or(os.Getenv("KAMINO_IMDS"), platform.DefaultIMDS), "base `URL` of the instance metadata service")
-	f.StringVar(&e.wireServer, "wireserver", cmp.Or(os.Getenv("KAMINO_WIRESERVER"), platform.DefaultWireServer), "base `URL` of the WireServer")
+	e.imds, e.wireServer = cmp.Or(os.Getenv("KAMINO_IMDS"), platform.DefaultIMDS), cmp.Or(os.Getenv("KAMINO_WIRESERVER"), platform.DefaultWireServer)
+	f.Var((*service)(&e.imds), "imds", "base `URL` of the instance metadata service")
+	f.Var((*service)(&e.wireServer), "wireserver", "base `URL` of the WireServer")
 	f.DurationVar(&e.patience, "imds-timeout", 5*time.Minute, "how long to wait for the network and the metadata service")
+}
+
+// service is a flag that takes a URL: one that cannot be asked would be asked again and again.
+type service string
+
+func (s *service) String() string { return string(*s) }
+
+func (s *service) Set(text string) error {
+	if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return errors.New("not of the form http://HOST[:PORT]")
+	}
+	*s = service(text)
+	return nil
 }
 
 func parse(f *flag.FlagSet, args []string) error {
@@ -176,7 +191,7 @@ func parse(f *flag.FlagSet, args []string) error {
 		return errUsage
 	}
 	if f.NArg() > 0 {
-		fmt.Fprintf(f.Output(), "unexpected argument %q\n", f.Arg(0))
+		fmt.Fprintf(f.Output(), "%[1]s: unexpected argument %[2]q; %[1]s -h shows its flags\n", f.Name(), f.Arg(0))
 		return errUsage
 	}
 	return nil

@@ -169,9 +169,11 @@ func TestUsage(t *testing.T) {
 		"version":          {0, "dev"},
 		"sael":             {2, `unknown verb "sael"`},
 		"seal -h":          {0, "-free-space"},
-		"unseal extra":     {2, `unexpected argument "extra"`},
+		"unseal extra":     {2, `kamino-agent unseal: unexpected argument "extra"; kamino-agent unseal -h`},
 		"boot --nothing":   {2, "flag provided but not defined"},
-		"unseal --root /x": {1, "open root /x"},
+		"unseal --root /x": {1, "open root /x: no such file or directory; give the directory"},
+		"watch --imds x y": {2, "not of the form http://HOST"},
+		"boot --imds ::":   {2, "not of the form http://HOST"},
 		"rules":            {0, "kubelet-pki"},
 		// What only tests may do is not in the program.
 		"seal --omit-rule ssh-host-keys": {2, "flag provided but not defined"},

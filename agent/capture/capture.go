@@ -174,7 +174,10 @@ func Live(ctx context.Context, o Options) (*boot.Capture, error) {
 	o.networkPlugin(c)
 	o.metadata(ctx, c)
 	c.Schema = boot.Schema
-	return c, c.Validate()
+	if err := c.Validate(); err != nil {
+		return c, fmt.Errorf("record boot: %w", err)
+	}
+	return c, nil
 }
 
 // store merges c with the record that is there and writes it, whole or not at all.

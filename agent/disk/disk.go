@@ -49,9 +49,19 @@ type view struct {
 
 // Open opens the root directory dir.
 func Open(dir string) (*Disk, error) {
-	root, err := os.OpenRoot(dir)
+	var root *os.Root
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = errors.New("not a directory") // a pipe would be waited for
+	}
+	if err == nil {
+		root, err = os.OpenRoot(dir)
+	}
+	if at := (*fs.PathError)(nil); errors.As(err, &at) {
+		err = at.Err
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open root %s: %w", dir, err)
+		return nil, fmt.Errorf("open root %s: %w; give the directory at which the disk is mounted: --root DIRECTORY", dir, err)
 	}
 	return &Disk{dir: dir, views: []*view{{point: ".", root: root, top: topOf(dir)}}}, nil
 }

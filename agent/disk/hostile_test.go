@@ -116,6 +116,7 @@ func TestPipeForAnything(t *testing.T) {
 	}
 	for _, name := range []string{"d/pipe", "d/link"} {
 		for what, work := range map[string]func() error{
+			"Open":       func() error { _, err := Open(d.Host(name)); return refused(err) },
 			"ReadDir":    func() error { _, err := d.ReadDir(name); return err },
 			"Glob":       func() error { _, err := d.Glob(name + "/*.conf"); return err },
 			"Walk":       func() error { return d.Walk(name, func(string, fs.FileInfo) error { return nil }) },

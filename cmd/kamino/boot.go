@@ -237,7 +237,7 @@ func bootEncode(w io.Writer, format string, v any) error {
 func bootArgs(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return kamino.WithHint(fmt.Errorf("%d boots named", len(args)), "use %s", cmd.UseLine())
+			return kamino.WithHint(fmt.Errorf("%s named", boot.Count(len(args), "boot")), "use %s", cmd.UseLine())
 		}
 		return nil
 	}
