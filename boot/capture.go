@@ -2,6 +2,7 @@ package boot
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -262,11 +263,14 @@ func (c *Capture) Mark(name string) (Mark, bool) {
 // Validate refuses what cannot be a boot. It makes no judgement on stamps that contradict each
 // other: those are findings.
 func (c *Capture) Validate() error {
+	if c.Schema == "" {
+		return errors.New("it has no schema, so it is not the record of a boot; the agent's are in /var/lib/kamino/boots")
+	}
 	if c.Schema != Schema {
-		return fmt.Errorf("read capture: schema is %q, this program knows %q; use the version of kamino that wrote it", c.Schema, Schema)
+		return fmt.Errorf("schema is %q, this program knows %q; use the version of kamino that wrote it", c.Schema, Schema)
 	}
 	if len(c.Units) > MaxUnits {
-		return fmt.Errorf("read capture: %d units, more than systemd's own limit of %d", len(c.Units), MaxUnits)
+		return fmt.Errorf("%d units, more than systemd's own limit of %d", len(c.Units), MaxUnits)
 	}
 	m := &c.Manager
 	for _, s := range []Micros{
@@ -275,13 +279,13 @@ func (c *Capture) Validate() error {
 		m.InitRDUnitsLoad, m.InitRDUnitsLoadEnd, m.ShutdownStart,
 	} {
 		if !credible(s) {
-			return fmt.Errorf("read capture: manager stamp %d µs is outside 0 to 2^53", s)
+			return fmt.Errorf("manager stamp %d µs is outside 0 to 2^53", s)
 		}
 	}
 	for i := range c.Units {
 		u := &c.Units[i]
 		if u.ID == "" {
-			return fmt.Errorf("read capture: unit %d has no id", i)
+			return fmt.Errorf("unit %d has no id", i)
 		}
 		stamps := []Micros{u.Activating, u.Activated, u.Deactivating, u.Deactivated, u.CPU}
 		if u.First != nil {
@@ -289,26 +293,26 @@ func (c *Capture) Validate() error {
 		}
 		for _, s := range stamps {
 			if !credible(s) {
-				return fmt.Errorf("read capture: unit %s: stamp %d µs is outside 0 to 2^53", u.ID, s)
+				return fmt.Errorf("unit %s: stamp %d µs is outside 0 to 2^53", u.ID, s)
 			}
 		}
 	}
 	if len(c.Lengths) > MaxUnits {
-		return fmt.Errorf("read capture: %d lengths, more than %d", len(c.Lengths), MaxUnits)
+		return fmt.Errorf("%d lengths, more than %d", len(c.Lengths), MaxUnits)
 	}
 	for _, l := range c.Lengths {
 		if !credible(l.Took) {
-			return fmt.Errorf("read capture: length of %s is outside 0 to 2^53 µs", l.Name)
+			return fmt.Errorf("length of %s is outside 0 to 2^53 µs", l.Name)
 		}
 	}
 	for _, s := range c.Spans {
 		if !credible(s.Start) || !credible(s.End) {
-			return fmt.Errorf("read capture: span %s: stamp is outside 0 to 2^53 µs", s.Name)
+			return fmt.Errorf("span %s: stamp is outside 0 to 2^53 µs", s.Name)
 		}
 	}
 	for _, m := range c.Marks {
 		if !credible(m.At) {
-			return fmt.Errorf("read capture: mark %s: stamp is outside 0 to 2^53 µs", m.Name)
+			return fmt.Errorf("mark %s: stamp is outside 0 to 2^53 µs", m.Name)
 		}
 	}
 	return nil

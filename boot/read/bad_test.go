@@ -19,7 +19,7 @@ func TestBadInput(t *testing.T) {
 		{"binary", "\x7fELF\x02\x01\x01\x00", "no boot recognised"},
 		{"capture cut off", `{"schema":"kamino.dev/boot-capture/v1","units":[{"id":"a.ser`, "was the file cut off?"},
 		{"capture of another version", `{"schema":"kamino.dev/boot-capture/v9"}`, `schema is "kamino.dev/boot-capture/v9"`},
-		{"foreign JSON object", `{"kind":"Pod","metadata":{"name":"x"}}`, `schema is ""`},
+		{"foreign JSON object", `{"kind":"Pod","metadata":{"name":"x"}}`, "it has no schema"},
 		{"foreign JSON list", `[{"kind":"Pod"}]`, "no boot recognised"},
 		{"JSON of another shape", `{"schema":"kamino.dev/boot-capture/v1","units":{"a":1}}`, "cannot unmarshal"},
 		{"negative stamp", `{"schema":"kamino.dev/boot-capture/v1","units":[{"id":"a","activating":-5}]}`, "outside 0 to 2^53"},

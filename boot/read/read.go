@@ -128,7 +128,7 @@ func as(data []byte, formats ...format) (*boot.Capture, error) {
 		}
 		c.Tidy()
 		if err := c.Validate(); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read %s: %w", f.name, err)
 		}
 		return c, nil
 	}
