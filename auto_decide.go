@@ -71,7 +71,7 @@ func (o overview) decideNothing(p *PoolPlan, image *Artifact, proof Proving) {
 	}
 	if v := newestGood(o.versions); v != nil && v.unaccepted() && o.pool.Owner != nil {
 		p.because("model", "version %s is hidden", v.Name)
-		p.hold("image-only", "its instances would run the bootstrap of the model, which %s writes; %s offers it", o.pool.Owner.Name, HowToAccept(o.pool.Name))
+		p.hold("image-only", "its instances would run the bootstrap of the model, which %s writes; %s offers it", o.pool.Owner.Name, HowToPromote(o.pool.Name, v.Name))
 		return
 	} else if v != nil && v.hidden() && !v.mayPromote(proof) {
 		p.because("unproved", "version %s is hidden and not proved", v.Name)
@@ -234,7 +234,7 @@ func (o overview) decideModel(p *PoolPlan, good *Artifact, opts AutoOptions) {
 	stands := resolved(o.versions)
 	switch {
 	case opts.ImageOnly:
-		p.decideOffer(good, opts)
+		p.decideOffer(good)
 		return
 	case good == nil,
 		follows == pointing && !pointing && sameImage(good, o.pool.Model.Image),
@@ -288,17 +288,14 @@ func (o overview) forgot(v *Artifact) bool {
 		!slices.ContainsFunc(l.Past, func(p PastRun) bool { return p.Version == v.Name || p.Pointed == v.Name })
 }
 
-// decideOffer is decideModel where the model is not to be written: a version can only be offered.
-func (p *PoolPlan) decideOffer(good *Artifact, opts AutoOptions) {
+// decideOffer is decideModel where the model is not to be written: a version can only be offered, by
+// a person who names it.
+func (p *PoolPlan) decideOffer(good *Artifact) {
 	if good == nil || !good.hidden() || p.Action == DoUpdate {
 		return
 	}
 	p.because("model", "version %s is hidden", good.Name)
-	if !opts.AcceptBootstrap {
-		p.hold("image-only", "its instances would run the model's own bootstrap; --accept-bootstrap offers it")
-		return
-	}
-	p.Action, p.Donor, p.Held = DoModel, "", []Verdict{}
+	p.hold("image-only", "its instances would run the model's own bootstrap; %s offers it", HowToPromote(p.Name, good.Name))
 }
 
 // newborns is what was seen of the instances of a pool that boot from a version.

@@ -239,9 +239,7 @@ func (e *Engine) detail(ctx context.Context, o overview, opts AutoOptions, p *Po
 			return err
 		}
 		next, err := e.Provider.NextImage(ctx, o.pool, t.spec())
-		if p.ModelDiff = next.Diff; opts.ImageOnly {
-			p.ModelDiff = []FieldChange{}
-		}
+		p.ModelDiff = next.Diff
 		return err
 	case DoUpdate, DoFinish:
 	default:

@@ -398,7 +398,7 @@ func (r *Run) lookNamed(ctx context.Context) (Next, error) {
 	} else if err := o.provable(o.versions[i]); err != nil {
 		return Next{}, inTheWay{err}
 	}
-	t := target{version: &o.versions[i], points: r.opts.ImageReference != ByVersion && o.follows("")}
+	t := target{version: &o.versions[i], points: r.opts.offers || r.opts.ImageReference != ByVersion && o.follows(""), offered: r.opts.offers}
 	if err := r.engine.comeToPoint(ctx, &o, &t, r.opts.ImageReference); err != nil {
 		return Next{}, err
 	}

@@ -308,8 +308,7 @@ func (r *Run) planModel() string {
 	if r.modelIsTheirs() {
 		r.plan.ModelDiff = []FieldChange{}
 	}
-	hides := r.opts.ImageOnly && !r.opts.AcceptBootstrap
-	offers := !hides && r.image.reference == ByDefinition && (!r.image.preBuilt || r.target().Offers())
+	offers := !r.opts.ImageOnly && r.image.reference == ByDefinition && (!r.image.preBuilt || r.target().Offers())
 	switch {
 	case len(r.plan.ModelDiff) == 0 && offers:
 		return "offer version " + r.image.version.Name + " to new nodes; the model is as wanted"

@@ -127,8 +127,7 @@ func (l Ledger) strayed(image string, versions []Artifact) *Stray {
 
 // newest is the newest version that new nodes may be made of, as a target.
 func (o overview) newest(opts AutoOptions) target {
-	return target{version: o.promotable(opts), points: opts.ImageOnly || o.follows(opts.ImageReference),
-		offered: opts.ImageOnly, verb: VerbPromote, nobody: &opts.Proof}
+	return target{version: o.promotable(opts), points: o.follows(opts.ImageReference), verb: VerbPromote, nobody: &opts.Proof}
 }
 
 // follows says whether the pool refers to its definition, and shall go on doing so.

@@ -57,9 +57,9 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	case v.Tags[TagBad] != "":
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.pool.Name, v.Tags[TagBad]),
 			"to use it all the same: kamino rollback --pool %s --to %s", o.pool.Name, v.Name)
-	case v.unaccepted() && o.pool.Owner != nil:
+	case v.unaccepted() && o.pool.Owner != nil && opts.Version == "":
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s was left hidden: its instances would run the bootstrap of the model, which %s writes", v.Name, o.pool.Name, o.pool.Owner.Name),
-			"%s offers it", HowToAccept(o.pool.Name))
+			"%s offers it", HowToPromote(o.pool.Name, v.Name))
 	case v.Tags[TagReceipt] == "" && !opts.AcceptUnsealed:
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s has no seal receipt: its disk may hold the identity and the secrets of node %s",
 			v.Name, o.pool.Name, cmp.Or(v.Tags[TagBuiltFrom], "unknown")), "to use it all the same: --accept-unsealed, with --prove canary to prove it first")
@@ -72,6 +72,9 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 		return Rollback{}, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: []Refusal{pin.refusal(o.pool)}}
 	}
 	t.adopts = opts.AdoptModel
+	if v := t.version; v.unaccepted() && opts.Version != "" && e.livesIn(Definition) && (o.pool.Owner != nil || points(o.pool.Model.Image, o.versions)) {
+		t.points, t.offered = true, true // naming it accepts its bootstrap; the model stays its owner's
+	}
 	if err := e.comeToPoint(ctx, &o, &t, opts.ImageReference); err != nil {
 		return Rollback{}, err
 	}

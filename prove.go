@@ -207,12 +207,6 @@ func HowToPromote(pool, version string) string {
 	return "kamino promote --pool " + pool + " --version " + version
 }
 
-// HowToAccept is the command that offers a version although its instances run the bootstrap of a
-// model that somebody else writes.
-func HowToAccept(pool string) string {
-	return "kamino auto-update --target-vmss " + pool + " --image-only --accept-bootstrap"
-}
-
 // prover is the provider as one that makes canaries, with the cluster that examines them.
 func (e *Engine) prover() (Prover, Examiner, bool) {
 	prover, can := e.asked().(Prover)

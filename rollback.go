@@ -38,7 +38,9 @@ type Rollback struct {
 	// where nothing more was done because nobody named a version further back.
 	Since string `json:"since,omitempty"`
 	// Unproved: To is a version that has passed no proof.
-	Unproved  bool          `json:"unproved,omitempty"`
+	Unproved bool `json:"unproved,omitempty"`
+	// Offered: To is offered, and the model, which somebody else writes, names another image.
+	Offered   bool          `json:"offered,omitempty"`
 	ModelDiff []FieldChange `json:"modelDiff"`
 	Changed   bool          `json:"changed"`
 	// NeedsCustomData: the model has custom data, and nobody has given them. Needs are the
@@ -319,7 +321,7 @@ func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *target, p
 // evicted does not matter to it.
 func (t target) options() Options {
 	o := Defaults()
-	o.AllowSpot, o.AdoptModel, o.ImageOnly, o.AcceptBootstrap = true, t.adopts, t.offered, t.offered
+	o.AllowSpot, o.AdoptModel, o.ImageOnly, o.offers = true, t.adopts, t.offered, t.offered
 	o.Proof.Mode, o.back = ProveNone, t.verb != VerbPromote
 	return o
 }
@@ -331,6 +333,7 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 		out.From = v.Name
 	}
 	out.Unproved = t.version != nil && t.version.Tags[TagProof] != proofPassed
+	out.Offered = t.offered && !points(o.pool.Model.Image, o.versions)
 	for _, v := range bad {
 		out.Bad = append(out.Bad, v.Name)
 	}

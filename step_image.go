@@ -226,7 +226,7 @@ func (r *Run) createVersion(ctx context.Context) (Next, error) {
 	if !r.promotes() {
 		want = want.gate()
 	}
-	if hidden && r.opts.ImageOnly && !r.opts.AcceptBootstrap {
+	if hidden && r.opts.ImageOnly {
 		want.Tags[TagBootstrap] = bootstrapUnaccepted
 	}
 	create := act(ActCreateVersion, buildText(want.Name), func(ctx context.Context) error {

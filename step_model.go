@@ -120,9 +120,9 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 		return wait("a change of the pool to end"), nil
 	}
 	if want.Offers() && want.Reference == ByDefinition {
-		if (r.opts.ImageOnly || pool.Owner != nil && want.Seen.unaccepted()) && !r.opts.AcceptBootstrap {
+		if (r.opts.ImageOnly || pool.Owner != nil && want.Seen.unaccepted()) && !r.opts.offers {
 			r.result.Hidden = true
-			return done("version " + want.Version + " stays hidden: its instances would run the model's own bootstrap; --accept-bootstrap offers it"), nil
+			return done("version " + want.Version + " stays hidden: its instances would run the model's own bootstrap; " + HowToPromote(pool.Name, want.Version) + " offers it"), nil
 		}
 		return r.offer(ctx, pool, want)
 	}

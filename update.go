@@ -48,9 +48,6 @@ type Options struct {
 	AdoptModel     bool     // replace an image that somebody else has put into the model
 	Unsealed       bool     // prove a version without a seal receipt
 	ImageOnly      bool     // make a version, and never write the model
-	// AcceptBootstrap offers a version whose instances the model's own bootstrap runs on: with
-	// ImageOnly, which else leaves it hidden.
-	AcceptBootstrap bool
 	// RequireLabels must all be on the donor.
 	RequireLabels []LabelDemand
 	// Proof is what a version goes through before the pool's nodes boot from it.
@@ -61,6 +58,8 @@ type Options struct {
 	// back is of who takes a version back or names one: a next image that another pool shares
 	// has to be mended in both.
 	back bool
+	// offers: a person named the version. With ImageOnly it is offered, and would be left hidden else.
+	offers bool
 	// Settle is how long cluster-autoscaler is given to see the protection: two of its scan
 	// intervals. 0 means that no cluster-autoscaler runs: no wait is for its sake then.
 	Settle time.Duration
@@ -94,8 +93,6 @@ func (o Options) Validate() error {
 		return WithHint(errors.New("a model that is not written cannot name a new version"), "omit --image-reference or --image-only")
 	case o.ImageOnly && o.NewNodes > 0:
 		return WithHint(errors.New("--image-only and --new-updated-nodes are mutually exclusive"), "omit one of them")
-	case o.AcceptBootstrap && !o.ImageOnly:
-		return WithHint(errors.New("--accept-bootstrap requires --image-only"), "add --image-only")
 	case o.Replicas < 1 || o.Replicas > 100:
 		return WithHint(fmt.Errorf("%d replicas: a gallery keeps 1 to 100 in a region", o.Replicas), "use --replicas 1 to 100")
 	case o.ImageReference != "" && o.ImageReference != ByVersion && o.ImageReference != ByDefinition:

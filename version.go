@@ -269,7 +269,7 @@ func promotable(newestFirst []Artifact, p Proving) *Artifact {
 
 // promotable is the newest version that may become what the pool's new nodes boot from.
 func (o overview) promotable(opts AutoOptions) *Artifact {
-	if o.pool.Owner == nil || opts.AcceptBootstrap {
+	if o.pool.Owner == nil {
 		return promotable(o.versions, opts.Proof)
 	}
 	return promotable(slices.DeleteFunc(slices.Clone(o.versions), Artifact.unaccepted), opts.Proof)

@@ -23,7 +23,7 @@ type autoUpdateCommand struct {
 	watch    durationValue
 	patch    bool
 	patching patchFlags
-	owner    ownerFlags
+	only     bool
 	notify   notifyFlag
 }
 
@@ -56,7 +56,7 @@ kamino plan prints.`,
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
 	f.BoolVar(&c.patch, "patch", false, "first patch the best candidates of each pool, as kamino patch does; the donor is then chosen and proved with the patches")
 	c.patching.add(f, "patch-")
-	c.owner.add(f)
+	addImageOnly(f, &c.only)
 	c.notify.add(f)
 	c.out.add(cmd)
 	c.sel.completes(a, cmd, "target-vmss")
@@ -82,7 +82,7 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.owner.apply(&opts.Options)
+	opts.ImageOnly = c.only
 	if err := opts.Validate(); err != nil {
 		return err
 	}

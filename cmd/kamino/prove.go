@@ -250,7 +250,9 @@ func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
 	if len(r.Bad) > 0 {
 		fmt.Fprintf(w, "%s:\t%s%s\n", c.done, strings.Join(r.Bad, ", "), would)
 	}
-	if r.To == "" || r.To == r.From {
+	if r.Offered {
+		fmt.Fprintf(w, "Next node:\tboots from %s once the owner of the model lets it name the image definition\n", bootsFrom(r))
+	} else if r.To == "" || r.To == r.From {
 		fmt.Fprintf(w, "Next node:\tboots from %s, as before\n", bootsFrom(r))
 	} else {
 		fmt.Fprintf(w, "Next node:\tboots from %s, before from %s%s\n", bootsFrom(r), cmp.Or(r.From, "an image that is not a prototype"), would)

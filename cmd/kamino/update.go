@@ -130,8 +130,6 @@ type updateCommand struct {
 	detailed bool
 	adopt    bool
 	notify   notifyFlag
-
-	owner ownerFlags
 }
 
 func newUpdateCommand(a *app) *cobra.Command {
@@ -160,7 +158,7 @@ another.`,
 	f.StringVar(&c.donor, "target-node", "", "the node whose OS disk becomes the image (required)")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
-	c.owner.add(f)
+	addImageOnly(f, &c.run.opts.ImageOnly)
 	f.BoolVar(&c.adopt, "adopt-model", false, "replace an image that someone else has set in the model since kamino last wrote one")
 	addPendingReboot(f, &c.pending)
 	c.run.add(a, f)
@@ -178,7 +176,6 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	if err := checkDetailed(c.detailed, c.dryRun); err != nil {
 		return err
 	}
-	c.owner.apply(&c.run.opts)
 	if err := c.run.check(c.app, c.donor); err != nil {
 		return err
 	}
@@ -334,7 +331,7 @@ func (r updateReport) owner(w io.Writer) {
 		return
 	}
 	if r.Hidden {
-		fmt.Fprintf(w, "Hidden:\tno node boots from version %s; kamino update --target-node %s --image-only --accept-bootstrap offers it\n", r.Version, r.Donor)
+		fmt.Fprintf(w, "Hidden:\tno node boots from version %s; %s offers it\n", r.Version, kamino.HowToPromote(r.Pool.Name(), r.Version))
 	}
 	names := make([]string, len(r.Extensions))
 	for i, e := range r.Extensions {

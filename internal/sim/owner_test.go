@@ -74,7 +74,7 @@ func TestPinSaysNothingOfThePointer(t *testing.T) {
 
 // TestUnacceptedBootstrap: a version that was left hidden because its instances would run the
 // model's own bootstrap is offered by nobody to a pool whose model kamino does not write, until
-// somebody accepts that, or names it.
+// somebody promotes it by its name. The model is not written then either.
 func TestUnacceptedBootstrap(t *testing.T) {
 	begin := func() (*world, string) {
 		w := pointing(1)
@@ -93,20 +93,26 @@ func TestUnacceptedBootstrap(t *testing.T) {
 	if p, res := w.auto(unsetAuto()); p.err != nil || birth(w) == v || !kamino.Has(res[0].Held, "image-only") {
 		t.Errorf("a night ended %v, held %v", p.err, res[0].Held)
 	}
-	if _, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: v}); err == nil || !strings.Contains(kamino.Hint(err), "--accept-bootstrap") || birth(w) == v {
-		t.Errorf("promote ended %v", err)
-	}
 	o := unsetAuto()
-	o.ImageOnly, o.AcceptBootstrap = true, true
-	p, _ := w.auto(o)
+	o.ImageOnly = true
+	if p, res := w.auto(o); p.err != nil || birth(w) == v || !kamino.Has(res[0].Held, "image-only") {
+		t.Errorf("a night with --image-only ended %v, held %v", p.err, res[0].Held)
+	}
+	model := w.pools[poolA].model
+	back, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: v})
 	w.advance(w.now.Add(time.Minute))
-	if p.err != nil || birth(w) != v {
-		t.Errorf("accepted, a night ended %v; the next instance boots from %s", p.err, birth(w))
+	if err != nil || back.Offered || birth(w) != v || w.pools[poolA].model != model {
+		t.Errorf("promoted by its name: %v, %+v; the next instance boots from %s", err, back, birth(w))
 	}
 	w.sound(t)
 	w, v = begin()
+	w.version(v).Tags[kamino.TagProof] = "passed"
+	if _, err := w.promote(kamino.PromoteOptions{Pool: "a"}); err == nil || !strings.Contains(kamino.Hint(err), "--version "+v) || birth(w) == v {
+		t.Errorf("promoted without a name: %v", err)
+	}
+	w, v = begin()
 	w.pools[poolA].owner = nil
-	p = w.update(unset())
+	p := w.update(unset())
 	w.advance(w.now.Add(time.Minute))
 	if p.err != nil || birth(w) != v || len(w.pools[poolA].exts) != 1 {
 		t.Errorf("where kamino writes the model, a run ended %v; the next instance boots from %s", p.err, birth(w))

@@ -410,7 +410,7 @@ func TestPromotedByName(t *testing.T) {
 }
 
 // TestImageOnly: the model of a pool that somebody else owns is never written. An image is made on
-// request and hidden until its bootstrap is accepted; once the owner's recipe names the definition,
+// request and hidden until a person promotes it by its name; once the owner's recipe names the definition,
 // runs and rollbacks move versions only.
 func TestImageOnly(t *testing.T) {
 	w := aged(1)
@@ -429,9 +429,8 @@ func TestImageOnly(t *testing.T) {
 	if v := w.version(fresh); p.err != nil || v == nil || !v.Excluded || !p.result.Hidden || p.result.Owner != pool.owner || len(p.result.Extensions) != 1 {
 		t.Fatalf("the run ended %v, %+v; version %+v", p.err, p.result, v)
 	}
-	only.AcceptBootstrap = true
-	if p := w.update(only); p.err != nil || w.version(fresh).Excluded || p.result.Hidden || p.result.AwaySeconds > 0 {
-		t.Fatalf("with its bootstrap accepted the run ended %v, %+v; version %+v", p.err, p.result, w.version(fresh))
+	if back, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: fresh}); err != nil || w.version(fresh).Excluded || !back.Offered {
+		t.Fatalf("promoted by its name: %v, %+v; version %+v", err, back, w.version(fresh))
 	}
 	if pool.image != image || pool.revision != revision {
 		t.Fatalf("the model was written: %s", pool.image)

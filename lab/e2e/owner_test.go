@@ -8,7 +8,7 @@ import (
 )
 
 // TestOwnedPool: the model of a pool of cluster-api-provider-azure is never written. An image is
-// made on request, with the lines for its owner, and hidden until its bootstrap is accepted; once
+// made on request, with the lines for its owner, and hidden until it is promoted by its name; once
 // the owner's spec names the definition, ordinary runs move the pointer only.
 func TestOwnedPool(t *testing.T) {
 	t.Parallel()
@@ -22,9 +22,8 @@ func TestOwnedPool(t *testing.T) {
 	if !r.Hidden || r.Owner == nil || !strings.Contains(r.Owner.Spec, "id: "+definition) || len(r.Extensions) == 0 {
 		t.Errorf("with an image only: %+v", r.Result)
 	}
-	again := kaminoRun(t, updateArgs(p.node(0), "--image-only", "--accept-bootstrap")...).mustSucceed(t)
-	if again.Hidden || again.Version != r.Version || again.AwaySeconds > 0 {
-		t.Errorf("with its bootstrap accepted: %+v", again.Result)
+	if o := kaminoRun(t, "promote", "--pool", p.name, "--version", r.Version); o.code != 0 || !strings.Contains(o.out, "once the owner of the model") {
+		t.Errorf("promoted by its name: exit code %d\n%s\n%s", o.code, o.out, o.log)
 	}
 	if now := p.model(); now != model {
 		t.Fatalf("the model is %s, was %s", now, model)
