@@ -243,7 +243,7 @@ func (r *Run) planWorld(ctx context.Context) error {
 	if !strings.EqualFold(r.pool.Model.Image, next.Image) {
 		after.remember(SavedModel{Image: r.pool.Model.Image}, prototype(r.pool, versions))
 	}
-	for _, v := range Prunable(future, r.opts.History, r.opts.KeepWithdrawn, after) {
+	for _, v := range Prunable(future, r.opts.History, keepWithdrawn, after) {
 		r.plan.Prune = append(r.plan.Prune, v.Name)
 	}
 	if r.donorNeeded() {

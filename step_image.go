@@ -333,6 +333,9 @@ func (r *Run) lookFailedVersion(ctx context.Context) (Next, error) {
 	return done(v.Name + " is in order"), nil
 }
 
+// keepWithdrawn is how many versions stay that were withdrawn, and as many that were never offered.
+const keepWithdrawn = 1
+
 // Prunable lists the versions that may be deleted, oldest first: ours, older than the newest keep
 // that were promoted, and used by no model, no instance, and no way back. What was withdrawn counts
 // apart, as its reason speaks against its donor, and so does what was never offered: of each the
@@ -379,7 +382,7 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 		return wait(missing + ", to be listed or to be confirmed gone"), nil
 	}
 	versions = r.held.lease.Ledger.distrust(versions)
-	victims := slices.DeleteFunc(Prunable(versions, r.opts.History, r.opts.KeepWithdrawn, r.held.lease.Ledger), func(v Artifact) bool { return slices.Contains(r.image.kept, v.Name) })
+	victims := slices.DeleteFunc(Prunable(versions, r.opts.History, keepWithdrawn, r.held.lease.Ledger), func(v Artifact) bool { return slices.Contains(r.image.kept, v.Name) })
 	if g := r.image.going; g != nil && indexOf(versions, g.Name) < 0 {
 		victims = []Artifact{*g}
 	}

@@ -31,10 +31,7 @@ type Options struct {
 	Version  string      // of runs that prove one which is there, and take no donor; "" for others
 	NewNodes int         // how many instances to ask for at the end
 	History  int         // how many versions that were promoted to keep, at least 2
-	// KeepWithdrawn is how many versions to keep besides that were withdrawn, and as many that were
-	// never offered.
-	KeepWithdrawn int
-	Replicas      int // of the version in the pool's region
+	Replicas int         // of the version in the pool's region
 
 	Grace        time.Duration // see DrainOptions.Grace
 	DrainTimeout time.Duration // for the whole drain; 0 means nine grace periods
@@ -68,7 +65,7 @@ type Options struct {
 // Defaults are the original's, where it had the option.
 func Defaults() Options {
 	return Options{
-		History: 3, KeepWithdrawn: 1, Replicas: 3, Grace: 5 * time.Minute,
+		History: 3, Replicas: 3, Grace: 5 * time.Minute,
 		Settle: 20 * time.Second,
 		Proof:  Proving{Mode: ProveCanary, For: 10 * time.Minute, Budget: 10 * time.Minute, Promote: PromoteAuto},
 	}
@@ -85,8 +82,6 @@ func (o Options) Validate() error {
 	case o.History < 2:
 		return WithHint(fmt.Errorf("history %d is too short: the version in use and one to roll back to must be kept", o.History),
 			"use --max-history 2 or more")
-	case o.KeepWithdrawn < 0:
-		return WithHint(fmt.Errorf("invalid number of withdrawn versions to keep %d", o.KeepWithdrawn), "use --keep-withdrawn 0 or more")
 	case o.NewNodes < 0:
 		return WithHint(fmt.Errorf("invalid number of new nodes %d", o.NewNodes), "use --new-updated-nodes 0 or more")
 	case o.ImageOnly && o.ImageReference == ByVersion:

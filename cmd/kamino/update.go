@@ -33,7 +33,6 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	o := &r.opts
 	f.IntVar(&o.NewNodes, "new-updated-nodes", o.NewNodes, "how many instances to add at the end, made from the new image")
 	f.IntVar(&o.History, "max-history", o.History, "how many promoted image versions to keep, at least 2")
-	f.IntVar(&o.KeepWithdrawn, "keep-withdrawn", o.KeepWithdrawn, "how many withdrawn image versions to keep in addition, and as many that were never offered")
 	f.IntVar(&o.Replicas, "replicas", o.Replicas, "number of replicas of the image version in the pool's region")
 	f.Var(&r.grace, "grace-period", "minimum grace period for each pod of the donor to terminate, a plain number is in seconds; a pod with a longer one of its own gets that, up to --drain-timeout; -1 means each pod's own")
 	f.Var(&r.drainTimeout, "drain-timeout", "time limit for the whole drain; 0 means nine grace periods")

@@ -382,7 +382,8 @@ func TestPointerMigration(t *testing.T) {
 }
 
 // TestPromotedByName: a version that was promoted by name, by a run that ended before it was
-// offered, counts as promoted: it can be gone back to, and it is not what --keep-withdrawn counts.
+// offered, counts as promoted: it can be gone back to, and does not count as one that was never
+// offered.
 func TestPromotedByName(t *testing.T) {
 	w := pointing(1)
 	byVersion := pointerOptions()
