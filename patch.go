@@ -90,9 +90,9 @@ func (o PatchOptions) Validate() error {
 	case w.Reboot != RebootAuto && w.Reboot != RebootAlways && w.Reboot != RebootNever:
 		return WithHint(fmt.Errorf("invalid reboot mode %q", w.Reboot), "use --reboot auto, always or never")
 	case w.Within < time.Minute || w.Within > 4*time.Hour:
-		return WithHint(fmt.Errorf("invalid time limit %s", w.Within), "use --timeout 1m to 4h; with auto-update --patch-timeout")
+		return WithHint(fmt.Errorf("invalid time limit %s", w.Within), "use --timeout 1m to 4h")
 	case w.Return < time.Minute || w.Settle < 0:
-		return WithHint(fmt.Errorf("invalid time for a boot %s or to be healthy %s", w.Return, w.Settle), "use --return 1m or more, and --min-ready 0 or more; with auto-update --patch-return and --patch-min-ready")
+		return WithHint(fmt.Errorf("invalid time for a boot %s or to be healthy %s", w.Return, w.Settle), "use --return 1m or more, and --min-ready 0 or more")
 	}
 	run := o.Options
 	run.Donor = cmp.Or(o.Donor, "to be chosen")

@@ -55,7 +55,7 @@ kamino plan prints.`,
 	f.Var(&c.watch, "watch", "how long to watch nodes that come from the new images afterwards: if two of the first three, or more than a fifth of at least five, are not Ready within --boot-budget, the version is withdrawn; 0 disables this")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
 	f.BoolVar(&c.patch, "patch", false, "first patch the best candidates of each pool, as kamino patch does; the donor is then chosen and proved with the patches")
-	c.patching.add(f, "patch-")
+	c.patching.addPolicy(f, "patch-")
 	addImageOnly(f, &c.only)
 	c.notify.add(f)
 	c.out.add(cmd)

@@ -69,7 +69,6 @@ func TestBadInput(t *testing.T) {
 		{name: "unknown suffix", args: []string{"plan", "--minimum-ready-time", "5w"}, want: []string{`"w"`, "s, m, h or d"}},
 		{name: "endless ready time", args: []string{"plan", "--minimum-ready-time", "99999999999999999999d"}, want: []string{"99999999999999999999d"}},
 		{name: "no time to boot", args: []string{"patch", "--pool", pool1, "--return", "30s", "--min-ready", "7s"}, want: []string{"30s", "7s", "--return 1m", "--min-ready 0"}},
-		{name: "no time to boot after a patch", args: []string{"auto-update", "--patch", "--patch-return", "30s", "--patch-min-ready", "7s"}, want: []string{"30s", "healthy 7s", "--patch-min-ready"}},
 		{name: "no number", args: []string{"plan", "--minimum-candidates", "many"}, want: []string{"many", "whole number"}},
 		{name: "history too short", args: []string{"update", "--target-node", "n2", "--max-history", "1"}, want: []string{"history 1", "--max-history 2"}},
 		{name: "negative history", args: []string{"auto-update", "--max-history", "-3"}, want: []string{"-3", "--max-history 2"}},

@@ -25,23 +25,32 @@ type patchFlags struct {
 	nodes, retries  int
 }
 
-// add adds them; those of auto-update have the prefix "patch-".
-func (p *patchFlags) add(f *pflag.FlagSet, prefix string) {
+// addPolicy adds what a night over all pools has to say of patches: with the prefix "patch-".
+func (p *patchFlags) addPolicy(f *pflag.FlagSet, prefix string) {
 	d := kamino.PatchDefaults()
+	p.retries, p.order.RoomMiB = d.Retries, defaultRoom
 	p.within.d, p.returns.d, p.minReady.d = d.Order.Within, d.Order.Return, d.Order.Settle
 	f.IntVar(&p.nodes, prefix+"nodes", d.Nodes, "how many nodes of a pool to patch, 1 to 3; the image renews the others")
-	f.IntVar(&p.retries, prefix+"retries", d.Retries, "how many further candidates to try if one cannot be patched or is not healthy afterwards")
 	f.StringVar(&p.order.Manager, prefix+"manager", "", "what upgrades the packages: unattended-upgrades, apt, dnf, or command, which is /etc/kamino/patch of the node (default unattended-upgrades if installed, else the package manager)")
 	f.StringVar(&p.order.Scope, prefix+"scope", "", "which updates to install: all or security (default: as the manager is configured)")
-	f.BoolVar(&p.held, prefix+"held", false, "also upgrade packages on hold, and hold them again")
-	f.StringVar(&p.order.Phased, prefix+"phased", "", "whether to install Ubuntu's phased updates: always or never (default: apt's choice, by the machine's ID)")
 	f.StringVar(&p.order.Release, prefix+"releasever", "", "release for dnf; required on Amazon Linux 2023")
-	f.IntVar(&p.order.RoomMiB, prefix+"room", 1024, "free space in MiB that the node's disk must have before the upgrade")
-	f.Var(&p.within, prefix+"timeout", "time limit for the package manager")
 	f.StringVar(&p.reboot, prefix+"reboot", string(d.Order.Reboot), "whether to restart the node: auto (if an upgraded package requires it), always or never")
-	f.Var(&p.returns, prefix+"return", "time limit for a node to boot; after it the node is power-cycled once, and given up after the same time again")
-	f.Var(&p.minReady, prefix+"min-ready", "how long a node must be healthy before it counts as patched")
 }
+
+// add adds all of them.
+func (p *patchFlags) add(f *pflag.FlagSet) {
+	p.addPolicy(f, "")
+	f.IntVar(&p.retries, "retries", p.retries, "how many further candidates to try if one cannot be patched or is not healthy afterwards")
+	f.BoolVar(&p.held, "held", false, "also upgrade packages on hold, and hold them again")
+	f.StringVar(&p.order.Phased, "phased", "", "whether to install Ubuntu's phased updates: always or never (default: apt's choice, by the machine's ID)")
+	f.IntVar(&p.order.RoomMiB, "room", defaultRoom, "free space in MiB that the node's disk must have before the upgrade")
+	f.Var(&p.within, "timeout", "time limit for the package manager")
+	f.Var(&p.returns, "return", "time limit for a node to boot; after it the node is power-cycled once, and given up after the same time again")
+	f.Var(&p.minReady, "min-ready", "how long a node must be healthy before it counts as patched")
+}
+
+// defaultRoom is the free space in MiB that an upgrade needs.
+const defaultRoom = 1024
 
 // options are those of a patch with the options of its runs.
 func (p *patchFlags) options(run kamino.Options) kamino.PatchOptions {
@@ -70,7 +79,7 @@ func (p *patchFlags) check() error {
 		}
 	}
 	if p.order.RoomMiB < 1 {
-		return kamino.WithHint(fmt.Errorf("invalid room %d", p.order.RoomMiB), "use --room 1 or more, in MiB; with auto-update --patch-room")
+		return kamino.WithHint(fmt.Errorf("invalid room %d", p.order.RoomMiB), "use --room 1 or more, in MiB")
 	}
 	return nil
 }
@@ -110,7 +119,7 @@ its disk the pool's image, and autoscaling replaces the other nodes over time.`,
 	f.StringVar(&c.opts.Pool, "pool", "", "the pool, by name or ID")
 	f.StringVar(&c.opts.Donor, "target-node", "", "patch only this node, instead of --pool")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print which nodes would be patched, and change nothing")
-	c.flags.add(f, "")
+	c.flags.add(f)
 	c.grace.d, c.autoscale.d = c.opts.Grace, c.opts.Options.Settle
 	f.Var(&c.grace, "grace-period", "minimum grace period for each pod of the node to terminate, a plain number is in seconds; -1 means each pod's own")
 	f.Var(&c.drainTimeout, "drain-timeout", "time limit for the whole drain; 0 means nine grace periods")

@@ -45,7 +45,7 @@ func TestPatchJob(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := r.run(t, "", append(slices.Clone(quick), "--patch-min-ready", "0s")...)
+	o := r.run(t, "", quick...)
 	if o.code != 0 || !strings.Contains(o.out, "updated") || strings.Contains(o.log, "forbidden") {
 		t.Fatalf("exit code %d, output:\n%s\nlog:\n%s", o.code, o.out, tail(o.log))
 	}
