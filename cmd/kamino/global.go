@@ -39,7 +39,6 @@ type globalOptions struct {
 	logPrefix     string
 	logTimestamps bool
 	logFormat     string
-	pollInterval  durationValue
 	given         []string // names of the flags that were given
 	clock         kamino.Clock
 	heard         func(call, code string) // of requests to the cloud; or nil
@@ -47,19 +46,9 @@ type globalOptions struct {
 	Log *slog.Logger
 }
 
-// addPoll adds the flag of commands that wait for something.
-func (a *app) addPoll(f *pflag.FlagSet) {
-	a.global.pollInterval.d = time.Second
-	f.Var(&a.global.pollInterval, "poll-interval", "minimum interval between polls, at most 10s")
-}
-
-func (a *app) checkPoll() error {
-	if p := a.global.pollInterval; p.d > kamino.LongestPoll {
-		return kamino.WithHint(fmt.Errorf("poll interval %s is too long: a donor could be started again between two polls", &p),
-			"use at most --poll-interval %s", &durationValue{kamino.LongestPoll})
-	}
-	return nil
-}
+// pollInterval is the shortest time between two polls; "" is the engine's. The lab's tests link a
+// shorter one, since nothing there takes as long as in a cloud.
+var pollInterval string
 
 func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	g := &a.global

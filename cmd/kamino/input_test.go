@@ -73,8 +73,6 @@ func TestBadInput(t *testing.T) {
 		{name: "history too short", args: []string{"update", "--target-node", "n2", "--max-history", "1"}, want: []string{"history 1", "--max-history 2"}},
 		{name: "negative history", args: []string{"auto-update", "--max-history", "-3"}, want: []string{"-3", "--max-history 2"}},
 		{name: "negative new nodes", args: []string{"auto-update", "--new-updated-nodes", "-1"}, want: []string{"-1", "--new-updated-nodes 0"}},
-		{name: "seldom looks", args: []string{"update", "--target-node", "n2", "--poll-interval", "11s"}, want: []string{"11s", "--poll-interval 10s"}},
-		{name: "seldom looks of auto-update", args: []string{"auto-update", "--poll-interval", "1h"}, want: []string{"1h", "--poll-interval 10s"}},
 		{name: "a limit of no proof", args: []string{"promote", "--pool", pool1, "--version", "2026.11.10", "--prove-for", "1m"}, want: []string{"--prove-for has no effect", "--prove canary"}},
 		{name: "another proof of what is named", args: []string{"promote", "--pool", pool1, "--version", "2026.11.10", "--prove", "pool"}, want: []string{`"pool"`, "--prove canary"}},
 		{name: "a proof of nothing", args: []string{"promote", "--pool", pool1, "--prove", "canary"}, want: []string{"no version to prove is named", "--version"}},
@@ -229,7 +227,7 @@ func TestMistakesEndWithOne(t *testing.T) {
 	}
 	base := map[string][]string{"promote": {"--pool", pool1}, "withdraw": {"--pool", pool1, "--reason", "r"}, "rollback": {"--pool", pool1, "--to", "original"},
 		"pause": {"--reason", "r"}, "patch": {"--pool", pool1}, "update": {"--target-node", "n2"}}
-	values := map[string]string{"output": "xml", "log-level": "loud", "log-format": "xml", "log-prefix": "a:b", "subscription": "mine", "poll-interval": "1h", "prove": "maybe", "promote": "maybe",
+	values := map[string]string{"output": "xml", "log-level": "loud", "log-format": "xml", "log-prefix": "a:b", "subscription": "mine", "prove": "maybe", "promote": "maybe",
 		"probe": wrong, "custom-data": wrong + ".none", "protected-settings": "cse=" + wrong, "seal-policy": wrong + ".none", "scope": "some", "manager": "yum", "phased": "maybe", "reboot": "maybe",
 		"nodes": "9", "max-unavailable-pools": "some", "boot-budget": "0.5x", "prove-without": "nothing", "image-reference": "latest", "max-history": "1", "replicas": "0", "image": "kamino:latest"}
 	tried := 0

@@ -128,7 +128,6 @@ its disk the pool's image, and autoscaling replaces the other nodes over time.`,
 	f.Var(&c.autoscale, "autoscaler-settle", "time for cluster-autoscaler to notice the node's protection; 0 where no cluster-autoscaler runs")
 	f.StringVar(&c.maxAway, "max-unavailable-pools", "1", "maximum number of donors away in the cluster at the same time, or all")
 	f.IntVar(&c.opts.MaxNotReady, "max-not-ready", c.opts.MaxNotReady, "take no node while more than this many other nodes are NotReady")
-	a.addPoll(f)
 	a.addGallery(f)
 	c.out.add(cmd)
 	a.completes(cmd, "pool", poolWords)
@@ -138,7 +137,7 @@ its disk the pool's image, and autoscaling replaces the other nodes over time.`,
 
 // Run does it.
 func (c *patchCommand) Run(ctx context.Context) error {
-	if err := errors.Join(c.out.check(), c.flags.check(), c.checkPoll()); err != nil {
+	if err := errors.Join(c.out.check(), c.flags.check()); err != nil {
 		return err
 	}
 	run := c.opts.Options

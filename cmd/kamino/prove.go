@@ -130,7 +130,6 @@ same way. It has no seal receipt, which --accept-unsealed accepts.`,
 	f.StringVar((*string)(&c.promote.ImageReference), "image-reference", "", "version: the model names the version, for pools whose updates have the same option; default on Azure the pool's image definition, which the model then names for good, unless new nodes were seen not to follow it")
 	c.prove.addNamed(f, kamino.Defaults().Proof)
 	f.BoolVar(&c.promote.AcceptUnsealed, "accept-unsealed", false, "accept a version without a seal receipt: every node made of it may have the identity (machine ID, host keys, certificates) and the secrets of the machine that it was made of, and no proof finds all of them")
-	a.addPoll(f)
 	return cmd
 }
 
@@ -162,9 +161,6 @@ that descend from it are listed.`,
 // readProof reads what the version is to go through first. Limits of a proof without one have no
 // effect, and whoever types them expects one.
 func (c *pointCommand) readProof(f *pflag.FlagSet) error {
-	if err := c.checkPoll(); err != nil {
-		return err
-	}
 	proof := c.prove.options()
 	if proof.Mode == kamino.ProveNone {
 		for _, name := range []string{"prove-for", "boot-budget", "probe", "prove-without"} {

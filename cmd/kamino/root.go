@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -238,9 +239,10 @@ func (a *app) engine(ctx context.Context) (*kamino.Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the host's name: %w", err)
 	}
+	poll, _ := time.ParseDuration(pollInterval)
 	return &kamino.Engine{
 		Provider: provider, Cluster: cluster, Clock: a.clock, NewID: func() string { return newRunID(a.clock.Now()) },
-		Process: processName(host, os.Getpid()), MinPoll: a.global.pollInterval.d,
+		Process: processName(host, os.Getpid()), MinPoll: poll,
 	}, nil
 }
 

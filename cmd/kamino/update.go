@@ -44,7 +44,6 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.StringVar(&r.policy, "seal-policy", "", "`file` with what may stay on the donor's disk besides what Kamino knows (docs/agent.md) (default: the text in $SEAL_POLICY)")
 	r.prove.add(f, r.opts.Proof)
 	f.Var(&r.settle, "autoscaler-settle", "time for cluster-autoscaler to notice the donor's protection: two of its scan intervals; 0 where no cluster-autoscaler runs")
-	a.addPoll(f)
 	a.addGallery(f)
 	f.StringArrayVar(&a.global.KeepExtension, "keep-extension", nil, "publisher/type of an extension that stays in the model; * matches any text; may be repeated")
 }
@@ -74,9 +73,6 @@ func (r *runFlags) check(a *app, donor string) error {
 			return kamino.WithHint(fmt.Errorf("extension rule %q is not publisher/type", rule),
 				"for instance --keep-extension Microsoft.AKS/Compute.AKS*Billing")
 		}
-	}
-	if err := a.checkPoll(); err != nil {
-		return err
 	}
 	for _, text := range r.labels {
 		if _, err := kamino.ParseLabelDemand(text); err != nil {

@@ -3,7 +3,6 @@ package chart
 import (
 	"fmt"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"

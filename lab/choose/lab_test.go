@@ -42,7 +42,7 @@ var (
 
 func TestMain(m *testing.M) {
 	labtest.Main(m, func(ctx context.Context, dir, labBinary string) (stop func(), err error) {
-		if binary, err = labtest.BuildKamino(ctx, dir); err != nil {
+		if binary, err = labtest.BuildKamino(ctx, dir, "50ms"); err != nil {
 			return nil, err
 		}
 		if bench.Measures() { // the bench has a lab of its own; run it with -run Bench
@@ -68,7 +68,7 @@ func kaminoRun(t *testing.T, into any, args ...string) (stderr string, code int)
 	args = append(args, "-o", "json")
 	switch args[0] {
 	case "auto-update":
-		args = append(args, "--poll-interval", "100ms", "--autoscaler-settle", "100ms", "--grace-period", "1",
+		args = append(args, "--autoscaler-settle", "100ms", "--grace-period", "1",
 			"--minimum-ready-time", "0", "--prove-for", "0s", "--image", lab.SealImage)
 	case "plan":
 		args = append(args, "--minimum-ready-time", "0")

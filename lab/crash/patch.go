@@ -80,7 +80,7 @@ func (w *World) patch(p *Process, o kamino.Options) *Process {
 	all.Proof = kamino.PatchDefaults().Proof
 	if w.station.kamino != "" {
 		return w.spawn(p, "patch", "--target-node", o.Donor, "--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(),
-			"--min-ready", all.Order.Settle.String(), "--poll-interval", pollInterval.String(), "--image", sealImage, "-o", "json")
+			"--min-ready", all.Order.Settle.String(), "--image", sealImage, "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
 		p.Patched, err = e.Patch(ctx, all)

@@ -140,8 +140,8 @@ func (g guard) Do(r *http.Request) (*http.Response, error) {
 	return (&http.Client{Transport: g, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(r)
 }
 
-// pollInterval is the engine's shortest wait: few polls of everything that takes time, but some.
-const pollInterval = 5 * time.Second
+// PollInterval is the engine's shortest wait: few polls of everything that takes time, but some.
+const PollInterval = 5 * time.Second
 
 // engine joins the ports as the binary does.
 func (p *Process) engine() (*kamino.Engine, error) {
@@ -155,7 +155,7 @@ func (p *Process) engine() (*kamino.Engine, error) {
 		return nil, fmt.Errorf("make cluster: %w", err)
 	}
 	e := &kamino.Engine{
-		Provider: provider, Cluster: cluster, Clock: p, Process: p.Name, MinPoll: pollInterval,
+		Provider: provider, Cluster: cluster, Clock: p, Process: p.Name, MinPoll: PollInterval,
 		NewID: p.world.newRunID, Report: p.hear,
 	}
 	if s.tamper != nil {
@@ -234,8 +234,7 @@ func (w *World) work(p *Process, o kamino.Options) *Process {
 func (w *World) promote(p *Process, o kamino.Options) *Process {
 	version := kamino.VersionName(w.start)
 	if w.station.kamino != "" {
-		return w.spawn(p, "promote", "--pool", poolName, "--version", version, "--prove", string(o.Proof.Mode), "--prove-for", o.Proof.For.String(), "--accept-unsealed",
-			"--poll-interval", pollInterval.String(), "-o", "json")
+		return w.spawn(p, "promote", "--pool", poolName, "--version", version, "--prove", string(o.Proof.Mode), "--prove-for", o.Proof.For.String(), "--accept-unsealed", "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *kamino.Engine) error {
 		back, err := e.PromoteVersion(ctx, kamino.PromoteOptions{Pool: poolName, Version: version, Proof: &o.Proof, AcceptUnsealed: true, PendingReboot: o.PendingReboot})
@@ -249,7 +248,7 @@ func (w *World) promote(p *Process, o kamino.Options) *Process {
 func (w *World) update(p *Process, o kamino.Options) *Process {
 	if w.station.kamino != "" {
 		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes), "--image-reference", string(o.ImageReference), "--prove", string(o.Proof.Mode), "--prove-for", o.Proof.For.String(),
-			"--again="+strconv.FormatBool(o.Today == kamino.TodayAgain), "--adopt-model="+strconv.FormatBool(o.AdoptModel), "--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(), "--poll-interval", pollInterval.String(), "--image", sealImage, "-o", "json")
+			"--again="+strconv.FormatBool(o.Today == kamino.TodayAgain), "--adopt-model="+strconv.FormatBool(o.AdoptModel), "--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(), "--image", sealImage, "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
 		p.Result, err = e.Update(ctx, o)

@@ -181,7 +181,7 @@ func (s *stage) kamino(ctx context.Context, into any, args ...string) error {
 // update runs the product as a user would.
 func (s *stage) update(ctx context.Context) error {
 	args := []string{"update", "--target-node", s.donor.Name, "--new-updated-nodes", "1", "--prove-for", "1s", "--autoscaler-settle", "2s",
-		"--grace-period", "30", "--poll-interval", "200ms", "--image", lab.SealImage}
+		"--grace-period", "30", "--image", lab.SealImage}
 	var result struct {
 		OK    bool   `json:"ok"`
 		Error string `json:"error"`

@@ -233,7 +233,7 @@ func TestAWSAuto(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := p.run("auto-update", "--target-vmss", p.name, "--minimum-ready-time", "0s", "--minimum-candidates", "1", "--autoscaler-settle", "0", "--grace-period", "20", "--prove-for", "0s",
-		"--poll-interval", "50ms", "--image", lab.SealImage)
+		"--image", lab.SealImage)
 	if o.code != 0 || !strings.Contains(o.out, "updated") {
 		t.Fatalf("exit code %d\n%s\n%s", o.code, o.out, o.log)
 	}
@@ -320,7 +320,7 @@ func TestAWSPackerForPartThree(t *testing.T) {
 		return made.ImageId
 	}
 	prove := func(version string) outcome {
-		return p.run("promote", "--pool", p.name, "--version", version, "--prove", "canary", "--prove-for", "0s", "--boot-budget", "1m", "--accept-unsealed", "--poll-interval", "50ms", "-o", "json")
+		return p.run("promote", "--pool", p.name, "--version", version, "--prove", "canary", "--prove-for", "0s", "--boot-budget", "1m", "--accept-unsealed", "-o", "json")
 	}
 	bad, good := kamino.VersionName(time.Now().AddDate(0, 0, 1)), kamino.VersionName(time.Now().AddDate(0, 0, 2))
 	bake(bad, func(files map[string]string) {

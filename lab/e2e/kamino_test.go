@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -22,6 +23,8 @@ import (
 type call struct {
 	lab *lab.Lab // nil: the shared one
 	env map[string]string
+	// binary is the program; "": the one that is tested.
+	binary string
 	// onLine sees each line of the log as it is written.
 	onLine func(line logLine, process *os.Process)
 }
@@ -63,7 +66,7 @@ func (c call) run(t *testing.T, args ...string) outcome {
 	if c.lab == nil {
 		c.lab = shared
 	}
-	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd := exec.CommandContext(t.Context(), cmp.Or(c.binary, binary), args...)
 	cmd.Env = environment(c.lab, c.env)
 	var out bytes.Buffer
 	cmd.Stdout = &out
@@ -124,7 +127,7 @@ func updateArgs(node string, more ...string) []string {
 // plainArgs are those of an update that waits no longer than the lab makes it.
 func plainArgs(node string) []string {
 	return []string{"update", "--target-node", node, "--autoscaler-settle", "0", "--grace-period", "20",
-		"--poll-interval", "50ms", "--image", lab.SealImage, "-o", "json"}
+		"--image", lab.SealImage, "-o", "json"}
 }
 
 // report is the JSON that an update prints.

@@ -19,7 +19,7 @@ import (
 // autoArgs are those of an auto-update of a pool which waits no longer than the lab makes it.
 func autoArgs(p *pool, more ...string) []string {
 	return append([]string{"auto-update", "--pool", p.name, "--minimum-ready-time", "0s", "--minimum-candidates", "1", "--autoscaler-settle", "0s",
-		"--grace-period", "20", "--prove-for", "0s", "--poll-interval", "50ms", "--max-not-ready", "1000", "--max-unavailable-pools", "all",
+		"--grace-period", "20", "--prove-for", "0s", "--max-not-ready", "1000", "--max-unavailable-pools", "all",
 		"--image", lab.SealImage, "-o", "json"}, more...)
 }
 
@@ -85,7 +85,7 @@ func TestPackerForPartThree(t *testing.T) {
 	name := func(days int) string { return kamino.VersionName(time.Now().AddDate(0, 0, days)) }
 	prove := func(version string, more ...string) outcome {
 		return kaminoRun(t, append([]string{"promote", "--pool", p.name, "--version", version, "--prove", "canary", "--prove-for", "0s", "--boot-budget", "1m",
-			"--poll-interval", "50ms", "-o", "json"}, more...)...)
+			"-o", "json"}, more...)...)
 	}
 	booted := func() map[string]bool {
 		images := map[string]bool{}

@@ -18,7 +18,7 @@ import (
 
 // patchArgs are those of a patch which waits no longer than the lab makes it.
 func patchArgs(more ...string) []string {
-	return append([]string{"patch", "--autoscaler-settle", "0s", "--grace-period", "20", "--poll-interval", "50ms", "--min-ready", "0s",
+	return append([]string{"patch", "--autoscaler-settle", "0s", "--grace-period", "20", "--min-ready", "0s",
 		"--max-not-ready", "1000", "--max-unavailable-pools", "all", "--image", lab.SealImage}, more...)
 }
 

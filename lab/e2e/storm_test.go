@@ -188,7 +188,7 @@ func (s *storm) command(i int) {
 	pool := s.pools[s.rand.IntN(len(s.pools))].name
 	go func() {
 		o := call{lab: s.lab, env: s.env}.run(s.T, "auto-update", "--target-vmss", pool, "--image", lab.SealImage, "--autoscaler-settle", "0",
-			"--grace-period", "20", "--poll-interval", "50ms", "--minimum-ready-time", "0", "--prove-for", "0s", "--max-not-ready", "100")
+			"--grace-period", "20", "--minimum-ready-time", "0", "--prove-for", "0s", "--max-not-ready", "100")
 		s.Logf("command %d on pool %s ended with %d", i, pool, o.code)
 	}()
 }

@@ -254,7 +254,7 @@ func (s *Stage) kamino(ctx context.Context, into any, args ...string) error {
 func (s *Stage) patchPool(ctx context.Context, c *Circle) error {
 	var r kamino.PatchResult
 	if err := s.kamino(ctx, &r, "patch", "--pool", PoolName, "--manager", "apt", "--return", patienceClone.String(), "--autoscaler-settle", "1s", "--min-ready", "10s",
-		"--grace-period", "30", "--poll-interval", "500ms"); err != nil {
+		"--grace-period", "30"); err != nil {
 		return err
 	}
 	if len(r.Nodes) != 1 || r.Nodes[0].Report == nil {
@@ -283,7 +283,7 @@ func (s *Stage) diff(ctx context.Context, node string) (names []string, err erro
 func (s *Stage) renew(ctx context.Context, c *Circle) error {
 	var r struct{ Pools []kamino.PoolResult }
 	if err := s.kamino(ctx, &r, "auto-update", "--target-vmss", PoolName, "--again", "--minimum-ready-time", "0s", "--image-reference", "version", "--prove", "canary",
-		"--prove-for", "1m", "--boot-budget", "10m", "--autoscaler-settle", "1s", "--grace-period", "30", "--poll-interval", "500ms"); err != nil {
+		"--prove-for", "1m", "--boot-budget", "10m", "--autoscaler-settle", "1s", "--grace-period", "30"); err != nil {
 		return err
 	}
 	if len(r.Pools) != 1 || r.Pools[0].Result == nil {

@@ -220,7 +220,7 @@ func (s *Stage) Command(ctx context.Context, args ...string) *exec.Cmd {
 // is one more machine to boot.
 func (s *Stage) UpdateArgs(nodes int) []string {
 	return []string{"update", "--target-node", strings.ToLower(s.Donor.ComputerName), "--new-updated-nodes", fmt.Sprint(nodes), "--prove", "none", "--autoscaler-settle", "1s",
-		"--grace-period", "30", "--poll-interval", "500ms", "--image", s.Images.Kamino, "-o", "json"}
+		"--grace-period", "30", "--image", s.Images.Kamino, "-o", "json"}
 }
 
 // Prototype runs kamino update: the donor becomes the image of its pool, and
