@@ -47,11 +47,6 @@ type Sight struct {
 // vm is the canary's VM; "" while neither the cloud nor its node tells.
 func (s Sight) vm() string { return cmp.Or(s.Canary.VMID, s.shown) }
 
-// born names the node of the pool that was watched.
-func (s Sight) born() string {
-	return "node " + cmp.Or(s.Node.Name, s.Canary.Hostname)
-}
-
 // boot is how long it took from a machine that runs to a node that is Ready: by the node's own word
 // where that can be, else by when that was seen.
 func (s Sight) boot() time.Duration {
