@@ -3,6 +3,7 @@ package scan
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -244,12 +245,11 @@ func randomBytes(head []byte) bool {
 			different++
 		}
 	}
-	// So many of 256 values do n random bytes take, on average; structured data take fewer.
-	missing := 256.0
-	for range n {
-		missing *= 255.0 / 256
-	}
-	return float64(different) > 0.93*(256-missing)
+	// So many of 256 values do n random bytes take, on average and give or take the standard deviation
+	// (the occupancy problem); structured data take fewer.
+	missing := math.Pow(255.0/256, float64(n))
+	mean, deviation := 256*(1-missing), math.Sqrt(256*missing*(1-missing*(1+float64(n)/256)))
+	return float64(different) > mean-3.5*deviation
 }
 
 // What compresses or encrypts by a format of its own begins with that format's sign: gzip, xz,
@@ -261,7 +261,7 @@ var knownFormats = [][]byte{{0x1f, 0x8b}, {0xfd, '7', 'z', 'X', 'Z'}, {0x28, 0xb
 // documentation. In the latter a file in a format of settings counts outside of /usr: a directory
 // of that name may be anybody's.
 var (
-	libraries = []string{"/site-packages/", "/dist-packages/", "/node_modules/", "/gems/", "/vendor/", "/testdata/", "/man/", "/locale/"}
+	libraries = []string{"/site-packages/", "/dist-packages/", "/node_modules/", "/gems/", "/vendor/", "/testdata/", "/share/man/", "/locale/"}
 	documents = []string{"/examples/", "/tests/", "/doc/", "/docs/"}
 )
 
