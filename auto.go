@@ -151,7 +151,7 @@ func (a *autoRun) patch(ctx context.Context) error {
 	opts := *a.opts.Patch
 	opts.Pool, opts.Donor, opts.Rules = string(a.pool.id), "", a.opts.Rules
 	opts.Order.Settle = max(opts.Order.Settle, a.opts.Rules.MinReady)
-	a.result.Patched = &PatchResult{Pool: a.pool.id, Nodes: []PatchedNode{}, Candidates: opts.candidates(a.pool.nodes, a.engine.now())}
+	a.result.Patched = &PatchResult{Pool: a.pool.id, Nodes: []PatchedNode{}, Candidates: SelectPatch(a.pool.nodes, opts, a.engine.now())}
 	if err := a.engine.patchIn(ctx, opts, a.turns, a.pool, a.result.Patched); err != nil {
 		return fmt.Errorf("patch: %w", err)
 	}
@@ -211,7 +211,7 @@ func (a *autoRun) update(ctx context.Context, donor string) error {
 			a.engine.DonorBack(pool)
 		}
 	}
-	run := a.opts.runOf(donor, a.plan)
+	run := a.plan.run(a.opts, donor)
 	if a.again {
 		run.Today = TodayAgain
 	}

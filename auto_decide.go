@@ -28,7 +28,7 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 	rules.Image, rules.Bad = newestImage(o.versions), badVersions(o.versions, o.lease.Ledger)
 	p.Candidates = Select(o.nodes, rules, now)
 	if opts.Patch != nil {
-		for _, c := range ranked(opts.Patch.candidates(o.nodes, now)) {
+		for _, c := range ranked(SelectPatch(o.nodes, *opts.Patch, now)) {
 			p.Patches = append(p.Patches, c.Node)
 		}
 	}

@@ -97,12 +97,12 @@ func (o AutoOptions) validateOverlaps() error {
 	return nil
 }
 
-// runOf are the options of a run with a donor that nobody named. What an
+// run are the options of a run with a donor that nobody named. What an
 // interrupted run had begun is gone on with.
-func (o AutoOptions) runOf(donor string, plan PoolPlan) Options {
+func (p PoolPlan) run(o AutoOptions, donor string) Options {
 	run := o.Options
 	run.Donor = donor
-	if run.Today != TodayAgain || Has(plan.Why, "unfinished") {
+	if run.Today != TodayAgain || Has(p.Why, "unfinished") {
 		run.Today = TodayOfAny
 	}
 	return run
@@ -247,7 +247,7 @@ func (e *Engine) detail(ctx context.Context, o overview, opts AutoOptions, p *Po
 	}
 	refused := 0
 	for tries := 0; tries < maxTries && p.Donor != ""; refused++ {
-		run := opts.runOf(p.Donor, *p)
+		run := p.run(opts, p.Donor)
 		plan, err := e.planRun(ctx, run, &o.lease)
 		if err != nil {
 			return fmt.Errorf("plan the run with donor %s: %w", p.Donor, err)

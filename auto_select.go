@@ -29,8 +29,6 @@ type Rules struct {
 	// Bad are versions that were withdrawn. A node that one was built from is
 	// not taken again before it is patched.
 	Bad []Artifact
-
-	built *stamp // of Image, where it can be told
 }
 
 // Candidate is a node that selection considered.
@@ -40,9 +38,6 @@ type Candidate struct {
 	Patched  string    `json:"patched,omitempty"`
 	ReadyFor string    `json:"readyFor,omitempty"` // whole minutes, as Go writes a duration
 	Reasons  []Verdict `json:"reasons"`            // why it was rejected, all that apply
-
-	day   int64 // on which it was patched, in seconds since 1970
-	ready time.Duration
 }
 
 // Verdict is one reason against a node.
@@ -57,22 +52,48 @@ type Verdict struct {
 // name. Candidates come first, in the order of their rank, then the rejected by
 // name. It is a pure function of its arguments.
 func Select(nodes []Node, rules Rules, now time.Time) []Candidate {
-	if rules.Image != nil {
-		if at, ok := rules.Image.built(); ok {
-			rules.built = &at
-		}
-	}
-	out := make([]Candidate, 0, len(nodes))
+	all := make([]judged, 0, len(nodes))
 	for _, n := range nodes {
-		out = append(out, rules.judge(n, now))
+		j := judged{Rules: rules, Candidate: Candidate{Node: n.Name, Reasons: []Verdict{}}}
+		j.role(n)
+		j.health(n, now)
+		j.patches(n, now)
+		all = append(all, j)
+	}
+	slices.SortFunc(all, func(a, b judged) int {
+		return cmp.Or(cmp.Compare(b.day, a.day), cmp.Compare(b.ready, a.ready), strings.Compare(a.Node, b.Node))
+	})
+	out := make([]Candidate, 0, len(all))
+	for _, j := range all {
+		out = append(out, j.Candidate)
 	}
 	rank(out)
 	return out
 }
 
-// rank sorts candidates and numbers those that nothing speaks against.
+// SelectPatch judges every node of a pool as one whose packages are to be upgraded, or the one that
+// the options name.
+func SelectPatch(nodes []Node, o PatchOptions, now time.Time) []Candidate {
+	rules := o.Rules
+	rules.AnyPatch, rules.Image, rules.Bad, rules.PendingReboot, rules.Self = true, nil, nil, nil, o.Self
+	if o.Donor != "" {
+		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.Name != o.Donor })
+		for i := range nodes { // a person may repair it so
+			nodes[i].Taints = slices.DeleteFunc(slices.Clone(nodes[i].Taints), func(t Taint) bool { return t.Key == TaintPatchFailed })
+		}
+	}
+	return Select(nodes, rules, now)
+}
+
+// rank numbers the candidates that nothing speaks against, in their order, and puts the others behind
+// them, by name.
 func rank(all []Candidate) {
-	slices.SortFunc(all, compareCandidates)
+	slices.SortStableFunc(all, func(a, b Candidate) int {
+		if len(a.Reasons) > 0 && len(b.Reasons) > 0 {
+			return strings.Compare(a.Node, b.Node)
+		}
+		return cmp.Compare(min(len(a.Reasons), 1), min(len(b.Reasons), 1))
+	})
 	for i := range all {
 		if all[i].Rank = 0; len(all[i].Reasons) == 0 {
 			all[i].Rank = i + 1
@@ -80,19 +101,12 @@ func rank(all []Candidate) {
 	}
 }
 
-func compareCandidates(a, b Candidate) int {
-	if d := cmp.Compare(min(len(a.Reasons), 1), min(len(b.Reasons), 1)); d != 0 {
-		return d
-	}
-	if len(a.Reasons) == 0 {
-		if d := cmp.Compare(b.day, a.day); d != 0 {
-			return d
-		}
-		if d := cmp.Compare(b.ready, a.ready); d != 0 {
-			return d
-		}
-	}
-	return strings.Compare(a.Node, b.Node)
+// judged is a node that is judged by rules.
+type judged struct {
+	Rules
+	Candidate
+	day   int64 // on which it was patched, in seconds since 1970
+	ready time.Duration
 }
 
 // twins tells each node which other one shows the same machine. A kubelet registers with any
@@ -111,70 +125,62 @@ func twins(nodes []Node) []Node {
 	return out
 }
 
-// judge collects every reason against one node.
-func (r Rules) judge(n Node, now time.Time) Candidate {
-	c := Candidate{Node: n.Name, Reasons: []Verdict{}}
-	r.judgeRole(n, &c)
-	r.judgeHealth(n, now, &c)
-	r.judgePatches(n, now, &c)
-	return c
-}
-
+// reject adds a reason against a node.
 func (c *Candidate) reject(code, text string, args ...any) {
 	c.Reasons = append(c.Reasons, Verdict{code, fmt.Sprintf(text, args...)})
 }
 
-// judgeRole is about what the node is and what others do with it.
-func (r Rules) judgeRole(n Node, c *Candidate) {
-	if n.Name == r.Self && r.Self != "" {
-		c.reject("self", "this process runs on it")
+// role is about what the node is and what others do with it.
+func (j *judged) role(n Node) {
+	if n.Name == j.Self && j.Self != "" {
+		j.reject("self", "this process runs on it")
 	}
-	if slices.Contains(r.Ignore, n.Name) {
-		c.reject("ignored", "listed to be ignored")
+	if slices.Contains(j.Ignore, n.Name) {
+		j.reject("ignored", "listed to be ignored")
 	}
-	for _, a := range r.IgnoreAnnotations {
+	for _, a := range j.IgnoreAnnotations {
 		if v, ok := n.Annotations[a]; ok {
-			c.reject("ignored", "annotation %s=%s", a, v)
+			j.reject("ignored", "annotation %s=%s", a, v)
 		}
 	}
 	if n.Twin != "" {
-		c.reject("machine", "node %s shows the same machine", n.Twin)
+		j.reject("machine", "node %s shows the same machine", n.Twin)
 	}
 	if n.ControlPlane {
-		c.reject("control-plane", "a control plane node")
+		j.reject("control-plane", "a control plane node")
 	}
 	if n.OS != "" && n.OS != "linux" {
-		c.reject("os", "runs %s", n.OS)
+		j.reject("os", "runs %s", n.OS)
 	} else if n.appliance() {
-		c.reject("os", "runs %s, which is read-only", n.Software.OS)
+		j.reject("os", "runs %s, which is read-only", n.Software.OS)
 	}
 	if n.Unschedulable {
-		c.reject("cordoned", "cordoned")
+		j.reject("cordoned", "cordoned")
 	}
 	if n.Deleting {
-		c.reject("deleting", "being deleted")
+		j.reject("deleting", "being deleted")
 	}
 	if mark, err := n.Mark(); mark.patches() {
-		c.reject("donor", "%s", mark.patching())
+		j.reject("donor", "%s", mark.patching())
 	} else if mark != nil {
-		c.reject("donor", "donor of run %s", mark.Run)
+		j.reject("donor", "donor of run %s", mark.Run)
 	} else if err != nil {
-		c.reject("donor", "%s", err.Error())
+		j.reject("donor", "%s", err.Error())
 	}
-	for _, l := range r.RequireLabels {
+	for _, l := range j.RequireLabels {
 		if !l.on(n) {
-			c.reject("label", "lacks label %s", l)
+			j.reject("label", "lacks label %s", l)
 		}
 	}
 	for _, t := range n.Taints {
 		switch {
 		case t.Key == TaintDeleting:
-			c.reject("scale-down", "cluster-autoscaler is deleting it")
+			j.reject("scale-down", "cluster-autoscaler is deleting it")
 		case t.Key == TaintPatchFailed:
 			b := n.blocked()
-			c.reject("patch-failed", "blocked %s; kamino patch --target-node %s continues", b, n.Name)
-		case r.RejectTainted && t.Effect != "PreferNoSchedule" && foreignTaint(n, t):
-			c.reject("tainted", "taint %s:%s", t.Key, t.Effect)
+			j.reject("patch-failed", "blocked %s; kamino patch --target-node %s continues", b, n.Name)
+		case j.RejectTainted && t.Effect != "PreferNoSchedule" && foreignTaint(n, t):
+			j.reject("tainted", "taint %s:%s", t.Key, t.Effect)
 		}
 	}
 }
@@ -186,28 +192,28 @@ func foreignTaint(n Node, t Taint) bool {
 		(!n.ControlPlane || !strings.HasPrefix(t.Key, "node-role.kubernetes.io/"))
 }
 
-// judgeHealth is about Ready and all other conditions.
-func (r Rules) judgeHealth(n Node, now time.Time, c *Candidate) {
+// health is about Ready and all other conditions.
+func (j *judged) health(n Node, now time.Time) {
 	if !n.Ready {
-		c.reject("not-ready", "not Ready")
+		j.reject("not-ready", "not Ready")
 	} else {
-		c.ready = readyTime(n, now)
-		c.ReadyFor = c.ready.Truncate(time.Minute).String()
-		if c.ready < r.MinReady {
-			c.reject("ready-too-short", "Ready for %s, less than %s", c.ready.Truncate(time.Second), r.MinReady)
+		j.ready = readyTime(n, now)
+		j.ReadyFor = j.ready.Truncate(time.Minute).String()
+		if j.ready < j.MinReady {
+			j.reject("ready-too-short", "Ready for %s, less than %s", j.ready.Truncate(time.Second), j.MinReady)
 		}
 	}
 	for _, k := range n.Conditions {
-		if k.Status != "True" || k.Type == "Ready" || slices.Contains(r.FineConditions, k.Type) || r.isSignal(k.Type) {
+		if k.Status != "True" || k.Type == "Ready" || slices.Contains(j.FineConditions, k.Type) || j.isSignal(k.Type) {
 			continue
 		}
 		// The pressures of the kubelet and the conditions of the
 		// node-problem-detector are all True when something is wrong.
-		c.reject("condition", "condition %s is True%s", k.Type, inBrackets(k.Reason))
+		j.reject("condition", "condition %s is True%s", k.Type, inBrackets(k.Reason))
 	}
-	for _, s := range r.PendingReboot {
+	for _, s := range j.PendingReboot {
 		if v, ok := s.on(n); ok {
-			c.reject("pending-reboot", "%s=%s", s, v)
+			j.reject("pending-reboot", "%s=%s", s, v)
 		}
 	}
 }
@@ -223,38 +229,40 @@ func readyTime(n Node, now time.Time) time.Duration {
 	return max(now.Sub(since), 0)
 }
 
-func (r Rules) isSignal(condition string) bool {
+func (j *judged) isSignal(condition string) bool {
 	is := func(s Signal) bool { return s.Condition == condition }
-	return slices.ContainsFunc(r.PendingReboot, is) || slices.ContainsFunc(r.LastPatch, is)
+	return slices.ContainsFunc(j.PendingReboot, is) || slices.ContainsFunc(j.LastPatch, is)
 }
 
-// judgePatches is about when the node was patched.
-func (r Rules) judgePatches(n Node, now time.Time, c *Candidate) {
-	patched, found, problems := lastPatch(n, r.LastPatch)
-	c.Reasons = append(c.Reasons, problems...)
+// patches is about when the node was patched.
+func (j *judged) patches(n Node, now time.Time) {
+	patched, found, problems := lastPatch(n, j.LastPatch)
+	j.Reasons = append(j.Reasons, problems...)
 	if found {
-		c.Patched = patched.String()
-		c.day = min(patched.day().Unix(), stamp{Time: now}.day().Unix()) // nobody gains by a day to come
+		j.Patched = patched.String()
+		j.day = min(patched.day().Unix(), stamp{Time: now}.day().Unix()) // nobody gains by a day to come
 	}
 	switch {
 	case found && patched.future(now):
-		c.reject("patch-in-future", "patched at %s, which is in the future", patched)
-	case r.AnyPatch:
+		j.reject("patch-in-future", "patched at %s, which is in the future", patched)
+	case j.AnyPatch:
 	case !found && len(problems) == 0:
-		c.reject("no-patch", "has none of %s", joinSignals(r.LastPatch))
-	case found && r.built != nil && !patched.after(*r.built):
-		c.reject("no-newer-patch", "patched at %s, not after image %s (%s)", c.Patched, r.Image.Name, *r.built)
+		j.reject("no-patch", "has none of %s", joinSignals(j.LastPatch))
+	case found && j.Image != nil:
+		if built, ok := j.Image.built(); ok && !patched.after(built) {
+			j.reject("no-newer-patch", "patched at %s, not after image %s (%s)", j.Patched, j.Image.Name, built)
+		}
 	}
-	for _, v := range r.Bad {
+	for _, v := range j.Bad {
 		built, ok := v.built()
 		digest, was := n.freshness().PackageDigest, v.Tags[TagPackages]
 		switch {
 		case v.Tags[TagBuiltFrom] != n.Name:
 		case digest != "" && digest == was:
-			c.reject("bad-image", "version %s, which was withdrawn, was built from it with the same packages", v.Name)
+			j.reject("bad-image", "version %s, which was withdrawn, was built from it with the same packages", v.Name)
 		case digest != "" && was != "": // another disk than that one's
 		case !ok || !found || !patched.after(built):
-			c.reject("bad-image", "version %s, which was withdrawn, was built from it", v.Name)
+			j.reject("bad-image", "version %s, which was withdrawn, was built from it", v.Name)
 		}
 	}
 }

@@ -387,7 +387,7 @@ func (r *Run) lookNamed(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	i := indexOf(o.versions, r.opts.Version)
-	if i < 0 && r.spent() < goneAfter {
+	if i < 0 && r.runner.Spent() < goneAfter {
 		return wait("version " + r.opts.Version + ", which is not listed, to be listed or to be confirmed gone"), nil
 	} else if i < 0 {
 		return Next{}, fmt.Errorf("version %s is gone: there is nothing to prove", r.opts.Version)

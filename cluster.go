@@ -14,6 +14,19 @@ import (
 // Cluster is the port to Kubernetes. Reads are never served from a cache.
 // Errors are those of [Provider].
 type Cluster interface {
+	Nodes
+	Drains
+	AgentPods
+	Leases
+
+	// Preflight returns ErrForbidden naming every right that a run with these
+	// options uses and that is missing, or an error that says what must be installed
+	// first. Doubts are as those of Provider.Preflight.
+	Preflight(context.Context, DrainOptions) (doubts []Doubt, err error)
+}
+
+// Nodes are the nodes of the cluster, and the marks of runs on them. Part of [Cluster].
+type Nodes interface {
 	// Node reads one node. ErrNotFound when there is none of that name.
 	Node(ctx context.Context, name string) (Node, error)
 	// Nodes reads all nodes, page by page.
@@ -26,7 +39,10 @@ type Cluster interface {
 	Mark(context.Context, Node, Mark) error
 	// Unmark takes them off and gives back what stood there before, with the same care.
 	Unmark(context.Context, Node) error
+}
 
+// Drains evict pods. Part of [Cluster].
+type Drains interface {
 	// Preview lists the pods that a drain would evict, each with the budgets
 	// that would not allow it now. A *RefusedError beside them, with CodeLocalVolume, names
 	// the local volumes that a stop of the machine would destroy.
@@ -45,7 +61,10 @@ type Cluster interface {
 	// Evict makes one round of a drain: it asks for the eviction of every pod
 	// that must leave and returns those that are still there.
 	Evict(context.Context, Node, DrainOptions) ([]Pod, error)
+}
 
+// AgentPods are the pods in which the agent works on a node. Part of [Cluster].
+type AgentPods interface {
 	// StartAgent creates the pod of a run in which the agent does a task on the
 	// node. One that exists already is no error. ErrUnsupported where pods of
 	// TaskInventory are not admitted and those of TaskSeal are.
@@ -56,7 +75,10 @@ type Cluster interface {
 	// RemoveAgents deletes the pods in which a run does these tasks, at once and without grace.
 	// Ones that do not exist are no error.
 	RemoveAgents(ctx context.Context, run string, tasks []Task) error
+}
 
+// Leases hold what each pool and its run must remember. Part of [Cluster].
+type Leases interface {
 	// Lease reads the lease of a pool; a pool that never had one has a zero
 	// Lease with that Pool and no Revision.
 	Lease(context.Context, PoolID) (Lease, error)
@@ -65,11 +87,6 @@ type Cluster interface {
 	// SetLease writes a lease if it is still at lease.Revision, else
 	// ErrConflict, and returns it as it stands afterwards.
 	SetLease(context.Context, Lease) (Lease, error)
-
-	// Preflight returns ErrForbidden naming every right that a run with these
-	// options uses and that is missing, or an error that says what must be installed
-	// first. Doubts are as those of Provider.Preflight.
-	Preflight(context.Context, DrainOptions) (doubts []Doubt, err error)
 }
 
 // Recorder is a cluster that keeps events of a node for people to read.

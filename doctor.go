@@ -90,7 +90,7 @@ func (e *Engine) doctorPool(ctx context.Context, o overview, opts AutoOptions) [
 			Do: fmt.Sprintf("kamino plan --pool %s shows why; kamino doctor --target-node NODE checks a node of your choice", d.pool.Name)})
 		return d.checks
 	}
-	return append(d.checks, e.doctorRun(ctx, opts.runOf(best[0].Node, p))...)
+	return append(d.checks, e.doctorRun(ctx, p.run(opts, best[0].Node))...)
 }
 
 // doctorRun makes the checks of a run with a donor, in the order of the run.

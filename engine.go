@@ -109,6 +109,10 @@ func (e *Engine) now() time.Time { return e.clock().Now() }
 
 func (e *Engine) date() time.Time { return e.now().UTC() }
 
+// lookAge is how old a look may be when it is acted upon: a process that was
+// frozen, or a cluster that answered late, has missed what happened meanwhile.
+const lookAge = 10 * time.Second
+
 // elapsed is how much later b is than a, by the clock that says more: the monotonic one stands
 // still while the machine is suspended, and the other may be set back. Both stand still in a VM
 // that is paused.
@@ -333,14 +337,11 @@ const (
 	AnnotationPausedBy = "kamino.dev/paused-by"
 )
 
-// pauseSeen is how seldom a run that works asks whether it is to end.
-const pauseSeen = time.Minute
-
 // heldUp ends a run that works when the cluster is paused. A switch that cannot be read stops
 // nothing; what gives back, or takes a version back, goes on.
 func (r *Run) heldUp(ctx context.Context, s Step) error {
 	now := r.engine.now()
-	if r.held.lease == nil || r.held.givingBack || s.Stubborn || r.takesBack() || !r.held.mine() || now.Sub(r.now.pauseAsked) < pauseSeen {
+	if r.held.lease == nil || r.held.givingBack || s.Stubborn || r.takesBack() || !r.held.mine() || now.Sub(r.pauseAsked) < pauseSeen {
 		return nil
 	}
 	var refused *RefusedError
@@ -354,24 +355,24 @@ func (r *Run) heldUp(ctx context.Context, s Step) error {
 // failed its proof. A pause, which people set in an incident, leaves no bad version where new nodes
 // boot from it.
 func (r *Run) takesBack() bool {
-	return r.now.verb == VerbWithdraw || r.now.verb == VerbRollback || r.bad().Nodes
+	return r.verb == VerbWithdraw || r.verb == VerbRollback || r.bad().Nodes
 }
 
 // refusePaused is the engine's, which is not asked again before the API server wants to be.
 func (r *Run) refusePaused(ctx context.Context) error {
 	now := r.engine.now()
-	if left := r.now.pauseAsked.Sub(now); left > 0 {
+	if left := r.pauseAsked.Sub(now); left > 0 {
 		return &ThrottledError{After: left, Err: errors.New("read whether runs are paused: too many requests before")}
 	}
-	r.now.pauseAsked = now
+	r.pauseAsked = now
 	err := r.engine.refusePaused(ctx)
 	if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
-		r.now.pauseAsked = now.Add(throttled.After)
+		r.pauseAsked = now.Add(throttled.After)
 	}
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) && r.held.lease != nil {
 		refused.Subject = "the rest of run " + r.held.run
 		ends := "it ends here, and what it took is given back"
-		if r.now.verb == VerbPromote {
+		if r.verb == VerbPromote {
 			refused.Subject, ends = "the promotion", "nothing more is changed"
 		}
 		refused.Refusals[0].Do = ends + ": kamino resume, then the same command again"

@@ -294,9 +294,10 @@ const leaveReturning = "choose another node, or let the workloads of these pods 
 // inTheWay is what a look met that the same command would meet again until somebody changes what
 // the message names. A read that failed is none: services and credentials come right by
 // themselves (a role of Azure takes minutes to be in effect).
-type inTheWay struct{ error }
+type inTheWay struct{ Err error }
 
-func (e inTheWay) Unwrap() error { return e.error }
+func (e inTheWay) Error() string { return e.Err.Error() }
+func (e inTheWay) Unwrap() error { return e.Err }
 
 // refusing says whether an error of a look is a refusal.
 func refusing(err error) bool {

@@ -58,7 +58,7 @@ func fill(v reflect.Value, name string) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if field := v.Type().Field(i); field.IsExported() {
+			if field := v.Type().Field(i); field.IsExported() && field.Tag.Get("json") != "-" {
 				fill(v.Field(i), field.Name)
 			}
 		}

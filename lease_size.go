@@ -103,10 +103,10 @@ func halve[T any](list *[]T) bool {
 // refuseModel refuses a pool whose present model could not be saved once the image is built.
 func (h *leaseHolder) refuseModel() error {
 	next := *h.lease
-	next.Ledger.remember(SavedModel{At: h.engine.date(), Image: h.pool.Model.Image, Saved: h.pool.Model.Saved}, false)
+	next.Ledger.remember(SavedModel{At: h.now().UTC(), Image: h.Pool.Model.Image, Saved: h.Pool.Model.Saved}, false)
 	next.trim(leaseRoom - runRoom)
 	if size := next.Size(); size > leaseRoom-runRoom {
-		return &RefusedError{Subject: "pool " + h.pool.Name, Refusals: []Refusal{{Code: "model-size", Field: "settings of extensions", Value: fmt.Sprintf("%d KiB", len(h.pool.Model.Saved)>>10),
+		return &RefusedError{Subject: "pool " + h.Pool.Name, Refusals: []Refusal{{Code: "model-size", Field: "settings of extensions", Value: fmt.Sprintf("%d KiB", len(h.Pool.Model.Saved)>>10),
 			Why: fmt.Sprintf("the way back to this model needs %d KiB on the pool's lease, which has room for %d", size>>10, (leaseRoom-runRoom)>>10),
 			Do:  "let the largest extension download its script (fileUris) in place of holding it"}}}
 	}

@@ -11,8 +11,14 @@ import (
 
 // leaseHolder is a run's side of the lock: the lease of its pool, and what it knows of it.
 type leaseHolder struct {
-	engine *Engine
-	pool   *Pool // of the run, as it was last read
+	Leases  Leases
+	Clock   Clock
+	Process string                                       // [Engine.Process]
+	NewID   func() string                                // [Engine.NewID]
+	Sighted func(pool PoolID, revision string) time.Time // [Engine.Sighted]
+	Report  func(Event)                                  // what a person has to know
+	MinPoll time.Duration                                // between two tries of a call
+	Pool    *Pool                                        // of the run, as it was last read
 
 	run        string // ID; "" before the lock step
 	fresh      string // the ID of a run that is not adopted
@@ -44,6 +50,8 @@ type writes struct {
 	unsure  bool // one may have taken effect
 }
 
+func (h *leaseHolder) now() time.Time { return h.Clock.Now() }
+
 func (h *leaseHolder) wrote(err error) {
 	known := err != nil && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrInProgress) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 	h.writes.refused, h.writes.unsure = h.writes.refused || known, h.writes.unsure || !known
@@ -64,7 +72,7 @@ func (h *leaseHolder) sealing() bool {
 }
 
 func (h *leaseHolder) warn(message string) {
-	h.engine.report(Event{Kind: Warned, Pool: h.pool.Name, Run: h.run, Step: h.step, Percent: -1, Message: message})
+	h.Report(Event{Kind: Warned, Pool: h.Pool.Name, Run: h.run, Step: h.step, Percent: -1, Message: message})
 }
 
 // ifOwn keeps a note off the lease while it holds another run.
@@ -89,26 +97,26 @@ func (h *leaseHolder) look(ctx context.Context, fresh func() Record) (Next, erro
 	if h.lease != nil {
 		return done(fmt.Sprintf("run %s, epoch %d", h.run, h.lease.Epoch)), nil
 	}
-	lease, err := h.engine.Cluster.Lease(ctx, h.pool.ID)
+	lease, err := h.Leases.Lease(ctx, h.Pool.ID)
 	if err != nil {
-		return Next{}, fmt.Errorf("read lease of pool %s: %w", h.pool.Name, err)
+		return Next{}, fmt.Errorf("read lease of pool %s: %w", h.Pool.Name, err)
 	}
-	if h.run != "" && lease.Holder == h.run && lease.Process == h.engine.Process {
+	if h.run != "" && lease.Holder == h.run && lease.Process == h.Process {
 		h.lease = &lease
 		return done(fmt.Sprintf("run %s, epoch %d", h.run, lease.Epoch)), nil
 	}
 	if lease.Holder == "" {
-		return act(ActLease, "take the lease of pool "+h.pool.Name, func(ctx context.Context) error {
+		return act(ActLease, "take the lease of pool "+h.Pool.Name, func(ctx context.Context) error {
 			h.run, h.adopted = h.freshID(), false
 			return h.take(ctx, lease, fresh())
 		}), nil
 	}
-	now := h.engine.now()
+	now := h.now()
 	if lease.Revision != h.watched.revision {
 		if h.watched.revision != "" {
 			return Next{}, heldError(lease)
 		}
-		h.watched = watchedLease{lease.Revision, h.engine.sighted(h.pool.ID, lease.Revision, now)}
+		h.watched = watchedLease{lease.Revision, h.sighted(h.Pool.ID, lease.Revision, now)}
 	}
 	if left := LeaseDuration - now.Sub(h.watched.since); left > 0 {
 		return waitUpTo(fmt.Sprintf("a lease renewal by run %s (process %s, %s %s, step %s)",
@@ -123,9 +131,9 @@ func (h *leaseHolder) look(ctx context.Context, fresh func() Record) (Next, erro
 
 // sighted is since when this process watches a lease that it reads now. Each write makes another
 // revision, so one that is still there was not written since it was first seen.
-func (e *Engine) sighted(pool PoolID, revision string, now time.Time) time.Time {
-	if e.Sighted != nil {
-		if since := e.Sighted(pool, revision); !since.IsZero() && since.Before(now) {
+func (h *leaseHolder) sighted(pool PoolID, revision string, now time.Time) time.Time {
+	if h.Sighted != nil {
+		if since := h.Sighted(pool, revision); !since.IsZero() && since.Before(now) {
 			return since
 		}
 	}
@@ -147,7 +155,7 @@ func HowToEnd(process string) string {
 // was lost is recognised.
 func (h *leaseHolder) freshID() string {
 	if h.fresh == "" {
-		h.fresh = h.engine.NewID()
+		h.fresh = h.NewID()
 	}
 	return h.fresh
 }
@@ -156,9 +164,9 @@ func (h *leaseHolder) freshID() string {
 // next look tells whether it worked. What the API server says that it has written is
 // what every later write, and so every act, depends on.
 func (h *leaseHolder) take(ctx context.Context, lease Lease, record Record) error {
-	lease.Holder, lease.Process, lease.Record = h.run, h.engine.Process, record
+	lease.Holder, lease.Process, lease.Record = h.run, h.Process, record
 	lease.Epoch++
-	now := h.engine.now()
+	now := h.now()
 	lease.Renewed, lease.Duration = now.UTC(), LeaseDuration
 	room := leaseRoom - runRoom
 	if h.adopted || h.givingBack {
@@ -167,7 +175,7 @@ func (h *leaseHolder) take(ctx context.Context, lease Lease, record Record) erro
 	lease.trim(room)
 	got, err := h.store(ctx, lease)
 	if err == nil {
-		h.lease, h.leased, h.written = &got, now, h.engine.now()
+		h.lease, h.leased, h.written = &got, now, h.now()
 	}
 	return err
 }
@@ -177,12 +185,12 @@ func (h *leaseHolder) take(ctx context.Context, lease Lease, record Record) erro
 func (h *leaseHolder) setLease(ctx context.Context, change func(*Lease)) error {
 	next := *h.lease
 	change(&next)
-	now := h.engine.now()
+	now := h.now()
 	next.Renewed, next.Duration = now.UTC(), LeaseDuration
 	next.trim(leaseRoom)
 	got, err := h.store(ctx, next)
 	if err == nil {
-		*h.lease, h.leased, h.written = got, now, h.engine.now()
+		*h.lease, h.leased, h.written = got, now, h.now()
 		return nil
 	}
 	if !errors.Is(err, ErrConflict) {
@@ -190,15 +198,15 @@ func (h *leaseHolder) setLease(ctx context.Context, change func(*Lease)) error {
 	}
 	// Our own write took effect although its reply was lost, or somebody touched
 	// the object without taking it, or another process has adopted the run.
-	cur, readErr := h.engine.Cluster.Lease(ctx, h.pool.ID)
+	cur, readErr := h.Leases.Lease(ctx, h.Pool.ID)
 	if readErr != nil {
 		return h.hushed(readErr)
 	}
 	switch {
 	case cur.Revision == "" && cur.Holder == "":
-		return h.remakeLease(ctx, next, cur, "the lease of pool "+h.pool.Name+" was deleted externally; recreated it")
+		return h.remakeLease(ctx, next, cur, "the lease of pool "+h.Pool.Name+" was deleted externally; recreated it")
 	case h.lease.before(cur):
-		return h.remakeLease(ctx, next, cur, "the lease of pool "+h.pool.Name+" holds an earlier state, as after a restore of etcd from a backup; wrote it again")
+		return h.remakeLease(ctx, next, cur, "the lease of pool "+h.Pool.Name+" holds an earlier state, as after a restore of etcd from a backup; wrote it again")
 	case !sameOwner(cur, next) && !sameOwner(cur, *h.lease):
 		return h.lostTo(cur)
 	}
@@ -209,13 +217,13 @@ func (h *leaseHolder) setLease(ctx context.Context, change func(*Lease)) error {
 // store writes a lease. Where it is too large it drops the oldest history first, and then what is
 // written for people only: giving back must not fail for want of room.
 func (h *leaseHolder) store(ctx context.Context, l Lease) (Lease, error) {
-	got, err := h.engine.Cluster.SetLease(ctx, l)
+	got, err := h.Leases.SetLease(ctx, l)
 	for errors.Is(err, ErrTooLarge) && l.Ledger.dropOldest() {
-		got, err = h.engine.Cluster.SetLease(ctx, l)
+		got, err = h.Leases.SetLease(ctx, l)
 	}
 	if rec := &l.Record; errors.Is(err, ErrTooLarge) {
 		rec.Intent, rec.Failure = "", cutText(rec.Failure, 100)
-		got, err = h.engine.Cluster.SetLease(ctx, l)
+		got, err = h.Leases.SetLease(ctx, l)
 	}
 	if errors.Is(err, ErrTooLarge) {
 		err = WithHint(err, "kubectl -n %s get leases -o yaml shows the annotations: remove those that others wrote, and shorten the settings of the pool's extensions", SystemNamespace)
@@ -249,17 +257,17 @@ func (h *leaseHolder) lostTo(cur Lease) error {
 // pool.
 func (h *leaseHolder) remakeLease(ctx context.Context, next, cur Lease, why string) error {
 	next.Revision = cur.Revision
-	now := h.engine.now()
+	now := h.now()
 	got, err := h.store(ctx, next)
 	if err == nil {
-		*h.lease, h.leased, h.written, h.remade = got, now, h.engine.now(), now
+		*h.lease, h.leased, h.written, h.remade = got, now, h.now(), now
 		h.warn(why)
 		return nil
 	}
 	if !errors.Is(err, ErrConflict) {
 		return h.hushed(err)
 	}
-	cur, readErr := h.engine.Cluster.Lease(ctx, h.pool.ID)
+	cur, readErr := h.Leases.Lease(ctx, h.Pool.ID)
 	switch {
 	case readErr != nil:
 		return h.hushed(readErr)
@@ -276,7 +284,7 @@ func (h *leaseHolder) remakeLease(ctx context.Context, next, cur Lease, why stri
 func (h *leaseHolder) hushed(err error) error {
 	var t *ThrottledError
 	if errors.As(err, &t) {
-		h.hush = h.engine.now().Add(t.After)
+		h.hush = h.now().Add(t.After)
 	}
 	return err
 }
@@ -285,15 +293,31 @@ func sameOwner(a, b Lease) bool {
 	return a.Holder == b.Holder && a.Epoch == b.Epoch && a.Process == b.Process
 }
 
-// intend writes down what is about to be done. It is also the fence: a process
-// that no longer holds the lease gets no further than this. What was announced
-// with an earlier act stands there already, and for lookAge after a write nobody
-// can have taken the lease.
-func (h *leaseHolder) intend(ctx context.Context, s Step, next Next) error {
+// Intend writes down what a step is about to do, after a look that began at looked. It is also the
+// fence: a process that no longer holds the lease gets no further than this. again is why the world
+// must be looked at once more before the act; "" it need not be.
+func (h *leaseHolder) Intend(ctx context.Context, step string, next Next, looked time.Time) (again string, err error) {
+	if err := h.write(ctx, step, next); err != nil {
+		return "", err
+	}
+	h.late = deed{next.act, next.on} // it is announced: the next look is soon enough for it
+	if late := elapsed(looked, h.now()); late > lookAge {
+		return fmt.Sprintf("writing the lease took %s", late.Round(time.Second)), nil
+	}
+	if !h.remade.Before(looked) { // the marks may have gone back in time with it
+		return "the lease had to be written again", nil
+	}
+	h.late = deed{}
+	return "", nil
+}
+
+// write writes an intent on the lease. What was announced with an earlier act stands there already,
+// and for lookAge after a write nobody can have taken the lease.
+func (h *leaseHolder) write(ctx context.Context, step string, next Next) error {
 	if h.lease == nil {
 		return nil // the lock step itself
 	}
-	if wait := h.hush.Sub(h.engine.now()); wait > 0 {
+	if wait := h.hush.Sub(h.now()); wait > 0 {
 		return &ThrottledError{After: wait, Err: errors.New("the API server asked to back off")}
 	}
 	announced := h.lease.Record.intends(next.act) && next.on == h.announcedOn && (!h.givingBack || h.lease.Record.GivingBack)
@@ -302,7 +326,7 @@ func (h *leaseHolder) intend(ctx context.Context, s Step, next Next) error {
 		return nil
 	}
 	// Where every write takes long, what was announced with the last one is acted on after the next look.
-	if announced && h.late == (deed{next.act, next.on}) && age < slowWrite && elapsed(h.written, h.engine.now()) < lookAge {
+	if announced && h.late == (deed{next.act, next.on}) && age < slowWrite && elapsed(h.written, h.now()) < lookAge {
 		return nil
 	}
 	h.announcedOn = next.on
@@ -311,7 +335,7 @@ func (h *leaseHolder) intend(ctx context.Context, s Step, next Next) error {
 		acts, says = append(acts, a.act), append(says, a.what)
 	}
 	return h.setLease(ctx, func(l *Lease) {
-		l.Record.Step, l.Record.Acts, l.Record.Intent = s.Name, acts, strings.Join(says, "; ")
+		l.Record.Step, l.Record.Acts, l.Record.Intent = step, acts, strings.Join(says, "; ")
 		if h.givingBack && l.Holder == h.run {
 			l.Record.GivingBack = true
 		}
@@ -321,8 +345,8 @@ func (h *leaseHolder) intend(ctx context.Context, s Step, next Next) error {
 	})
 }
 
-// actLimit is how long an act may take: it ends before the lease can run out.
-func (h *leaseHolder) actLimit() time.Duration {
+// ActLimit is how long an act may take: it ends before the lease can run out.
+func (h *leaseHolder) ActLimit() time.Duration {
 	if h.lease == nil {
 		return actTimeout
 	}
@@ -330,7 +354,7 @@ func (h *leaseHolder) actLimit() time.Duration {
 }
 
 // leaseAge is how long ago this process wrote the lease; very long where it has not yet.
-func (h *leaseHolder) leaseAge() time.Duration { return elapsed(h.leased, h.engine.now()) }
+func (h *leaseHolder) leaseAge() time.Duration { return elapsed(h.leased, h.now()) }
 
 // forgotten says whether another run has the lease that does not know of this one, whose donor may
 // be off or out of service.
@@ -343,10 +367,10 @@ func (h *leaseHolder) forgotten() bool {
 // (https://github.com/golang/go/issues/24595).
 func (h *leaseHolder) overdue() bool { return h.leaseAge() >= actTimeout }
 
-// renew shows that this process lives. A cluster that does not answer is no
+// Renew shows that this process lives. A cluster that does not answer is no
 // reason to stop; a lost lease is.
-func (h *leaseHolder) renew(ctx context.Context) error {
-	if h.lease == nil || h.leaseAge() < renewAfter || h.engine.now().Before(h.hush) {
+func (h *leaseHolder) Renew(ctx context.Context) error {
+	if h.lease == nil || h.leaseAge() < renewAfter || h.now().Before(h.hush) {
 		return nil
 	}
 	where := func(l *Lease) { l.Record.Step = h.step }
@@ -367,13 +391,13 @@ func (h *leaseHolder) release(ctx context.Context, note func(*Lease)) error {
 		if note != nil {
 			note(l)
 		}
-		l.Ledger.read(h.pool.Model.Image)
+		l.Ledger.read(h.Pool.Model.Image)
 		if w := l.Ledger.Wrote; w != nil && h.writes.refused && !h.writes.unsure {
 			refused := *w
 			refused.Refused = true
 			l.Ledger.Wrote = &refused
 		}
-		l.Ledger.failed(l.Holder, h.asFound(l.Record), h.engine.date())
+		l.Ledger.failed(l.Holder, h.asFound(l.Record), h.now().UTC())
 		l.Holder, l.Process, l.Record = "", "", Record{}
 	})
 	if errors.Is(err, ErrLeaseLost) {
@@ -393,8 +417,8 @@ func (h *leaseHolder) regain(ctx context.Context) {
 		return
 	}
 	_ = h.retry(context.WithoutCancel(ctx), func(ctx context.Context) error {
-		lease, err := h.engine.Cluster.Lease(ctx, h.pool.ID)
-		if err == nil && lease.Holder == h.run && lease.Process == h.engine.Process {
+		lease, err := h.Leases.Lease(ctx, h.Pool.ID)
+		if err == nil && lease.Holder == h.run && lease.Process == h.Process {
 			h.lease = &lease
 		}
 		return err
@@ -405,7 +429,7 @@ func (h *leaseHolder) regain(ctx context.Context) {
 func (h *leaseHolder) persist(ctx context.Context, what string, change func(*Lease)) error {
 	err := h.retry(ctx, func(ctx context.Context) error { return h.setLease(ctx, change) })
 	if err != nil {
-		return fmt.Errorf("%s lease of pool %s: %w", what, h.pool.Name, err)
+		return fmt.Errorf("%s lease of pool %s: %w", what, h.Pool.Name, err)
 	}
 	return nil
 }
@@ -414,12 +438,12 @@ func (h *leaseHolder) persist(ctx context.Context, what string, change func(*Lea
 func (h *leaseHolder) retry(ctx context.Context, call func(context.Context) error) error {
 	var err error
 	for try := range 10 {
-		pause := h.hush.Sub(h.engine.now())
+		pause := h.hush.Sub(h.now())
 		if try > 0 {
-			pause = max(pause, min(h.engine.minPoll()<<(try-1), 30*time.Second))
+			pause = max(pause, min(h.MinPoll<<(try-1), 30*time.Second))
 		}
 		if pause > 0 {
-			if failed := h.sleep(ctx, pause); failed != nil {
+			if failed := h.Sleep(ctx, pause); failed != nil {
 				return errors.Join(err, failed)
 			}
 		}
@@ -430,15 +454,15 @@ func (h *leaseHolder) retry(ctx context.Context, call func(context.Context) erro
 	return err
 }
 
-// sleep waits in pieces short enough to keep the lease.
-func (h *leaseHolder) sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits in pieces short enough to keep the lease.
+func (h *leaseHolder) Sleep(ctx context.Context, d time.Duration) error {
 	for d > 0 {
 		piece := min(d, renewAfter)
-		if err := h.engine.clock().Sleep(ctx, piece); err != nil {
+		if err := h.Clock.Sleep(ctx, piece); err != nil {
 			return err
 		}
 		if d -= piece; d > 0 {
-			if err := h.renew(ctx); err != nil {
+			if err := h.Renew(ctx); err != nil {
 				return err
 			}
 		}

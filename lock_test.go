@@ -59,13 +59,12 @@ func TestIntend(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, clock := &oneLease{}, &stoppedClock{now: time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
-			h := leaseHolder{engine: &Engine{Cluster: cluster, Clock: clock}, run: "r", lease: &Lease{Holder: "r"}}
-			s := Step{Name: InDrain}
-			if err := h.intend(t.Context(), s, act(ActBlock, "block", noop).announcing(ActEvict, "evict")); err != nil || cluster.n != 1 {
+			h := leaseHolder{Leases: cluster, Clock: clock, run: "r", lease: &Lease{Holder: "r"}}
+			if err := h.write(t.Context(), InDrain, act(ActBlock, "block", noop).announcing(ActEvict, "evict")); err != nil || cluster.n != 1 {
 				t.Fatalf("%d writes, %v", cluster.n, err)
 			}
 			clock.now, h.givingBack = clock.now.Add(c.later), c.back
-			if err := h.intend(t.Context(), s, c.next); err != nil || cluster.n != 1+c.writes {
+			if err := h.write(t.Context(), InDrain, c.next); err != nil || cluster.n != 1+c.writes {
 				t.Errorf("%d writes more, %v; on the lease stands %q", cluster.n-1, err, h.lease.Record.Intent)
 			}
 		})
@@ -77,7 +76,7 @@ func TestIntend(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	cluster := &oneLease{lease: Lease{Holder: "theirs", Process: "gone/1", Epoch: 6, Revision: "a", Record: Record{Donor: "n", Step: InSeal}}}
 	clock := &stoppedClock{now: time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
-	h := leaseHolder{engine: &Engine{Cluster: cluster, Clock: clock, Process: "ours/1"}, pool: &Pool{Name: "p"}}
+	h := leaseHolder{Leases: cluster, Clock: clock, Process: "ours/1", Pool: &Pool{Name: "p"}}
 	look := func() (Next, error) { return h.look(t.Context(), func() Record { panic("a run that began anew") }) }
 	for range 2 {
 		if next, err := look(); err != nil || next.kind != nextWait {
@@ -97,7 +96,7 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("%+v, %v, holder %+v", next, err, h)
 	}
 
-	alive := leaseHolder{engine: h.engine, pool: h.pool}
+	alive := leaseHolder{Leases: cluster, Clock: clock, Process: h.Process, Pool: h.Pool}
 	cluster.lease = Lease{Holder: "theirs", Process: "alive/1", Revision: "a"}
 	if next, err := alive.look(t.Context(), nil); err != nil || next.kind != nextWait {
 		t.Fatalf("%+v, %v", next, err)
@@ -126,12 +125,12 @@ func TestSighted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := &oneLease{lease: Lease{Holder: "theirs", Process: "gone/1", Revision: "a"}}
 			clock := &stoppedClock{now: now}
-			h := leaseHolder{pool: &Pool{ID: "/p", Name: "p"}, engine: &Engine{Cluster: cluster, Clock: clock, Sighted: func(pool PoolID, revision string) time.Time {
+			h := leaseHolder{Pool: &Pool{ID: "/p", Name: "p"}, Leases: cluster, Clock: clock, Sighted: func(pool PoolID, revision string) time.Time {
 				if pool != "/p" || revision != tt.revision {
 					return time.Time{}
 				}
 				return tt.since
-			}}}
+			}}
 			if tt.wait > 0 {
 				if next, err := h.look(t.Context(), nil); err != nil || next.kind != nextWait || next.within != tt.wait {
 					t.Fatalf("%+v, %v", next, err)

@@ -285,7 +285,8 @@ func TestFreshTags(t *testing.T) {
 			t.Errorf("%s has %d characters", tag, utf8.RuneCountInString(value))
 		}
 	}
-	r := &Run{engine: &Engine{Clock: &turnWorld{now: selectNow}}, held: leaseHolder{lease: &Lease{}}}
+	r := (&Engine{Clock: &turnWorld{now: selectNow}}).newRun(Options{})
+	r.held.lease = &Lease{}
 	r.donor.node.Software = s
 	all := r.tags(Receipt{Freshness: f, Policy: "p", Unknown: &UnknownFiles{}})
 	if len(all) > 50-3 { // TagOffer, TagProof and TagBad come later
@@ -369,7 +370,8 @@ func told(run, nonce string, lines ...string) Node {
 func TestLists(t *testing.T) {
 	lines := []string{"a 1 amd64", "b 2 all"}
 	s := &shelf{kept: map[string]DiskList{}}
-	r := &Run{engine: &Engine{Cluster: s}, held: leaseHolder{run: "r1", lease: &Lease{}}}
+	r := (&Engine{Cluster: s}).newRun(Options{})
+	r.held.run, r.held.lease = "r1", &Lease{}
 	receipt := Receipt{Run: "r1", Nonce: "n", Freshness: Freshness{PackageDigest: packageDigest(lines)}}
 	for name, n := range map[string]Node{"another list": told("r1", "n", "a 2 amd64", "b 2 all"), "another run's": told("r0", "n", lines...),
 		"another nonce": told("r1", "m", lines...), "none": {}, "too long": told("r1", "n", strings.Repeat("a", packagesMost+1))} {

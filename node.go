@@ -159,7 +159,7 @@ type Mark struct {
 	// Protection is what AnnotationProtect held before; nil when it was absent.
 	Protection *string `json:"protection"`
 
-	forgotten bool // it stands on no node: a snapshot's tags name the donor
+	forgotten bool `json:"-"` // it stands on no node: a snapshot's tags name the donor
 }
 
 // Mark reads the node's mark. Nil without error when there is none.

@@ -249,22 +249,8 @@ func (e *Engine) patchCandidates(ctx context.Context, opts PatchOptions) (result
 	if o = all[0]; o.err != nil {
 		return result, o, o.err
 	}
-	result = PatchResult{Pool: o.id, Nodes: []PatchedNode{}, Candidates: opts.candidates(o.nodes, e.now())}
+	result = PatchResult{Pool: o.id, Nodes: []PatchedNode{}, Candidates: SelectPatch(o.nodes, opts, e.now())}
 	return result, o, nil
-}
-
-// candidates ranks the nodes that could be patched: what else keeps a node from being a donor than
-// that it lacks patches. One that somebody named is one whatever its rank.
-func (o PatchOptions) candidates(nodes []Node, now time.Time) []Candidate {
-	rules := o.Rules
-	rules.AnyPatch, rules.Image, rules.Bad, rules.PendingReboot, rules.Self = true, nil, nil, nil, o.Self
-	if o.Donor != "" {
-		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.Name != o.Donor })
-		for i := range nodes { // a person may mend it so
-			nodes[i].Taints = slices.DeleteFunc(slices.Clone(nodes[i].Taints), func(t Taint) bool { return t.Key == TaintPatchFailed })
-		}
-	}
-	return Select(nodes, rules, now)
 }
 
 // date adds to candidates when they were patched, which has no part in who is patched next.

@@ -59,7 +59,7 @@ func Pipeline() []Step {
 		{Name: InValidate, Original: "2", Does: "check that the donor and its pool can be used",
 			Look: (*Run).lookValidate, Limit: 30 * time.Second},
 		{Name: InLock, Does: "take the pool's lease, or adopt the run that an ended process left", Back: "released",
-			Look: (*Run).lookLock, Limit: 5 * time.Minute,
+			Look: (*Run).lookLock, Limit: 5 * time.Minute, Shown: leaseDuration,
 			Takes: "the lease"},
 		{Name: InRecover, Does: "give back what earlier runs of the pool left",
 			Look: (*Run).lookRecover, Limit: 2 * time.Hour},
@@ -82,7 +82,7 @@ func Pipeline() []Step {
 			When: (*Run).holdsDonor, Look: (*Run).lookHold,
 			Takes: "the donor out of service", Until: InReturn},
 		{Name: InDrain, Original: "8", Does: "block the donor for new pods and evict its pods", Back: "unblocked",
-			When: (*Run).donorNeeded, Look: (*Run).lookDrain, Notify: "Draining", Tells: taken, Limit: unlimited, Plan: (*Run).planDrain,
+			When: (*Run).donorNeeded, Look: (*Run).lookDrain, Notify: "Draining", Tells: taken, Limit: unlimited, Shown: (*Run).drainTimeout, Plan: (*Run).planDrain,
 			Takes: "the donor's block", Until: InReturn},
 		{Name: InSeal, Does: "seal the donor's disk and wait for the receipt",
 			When: (*Run).donorNeeded, Look: (*Run).lookSeal, Plan: (*Run).planSeal,
@@ -129,7 +129,7 @@ func PatchPipeline() []Step {
 		{Name: InValidate, Does: "check that the node and its pool can be used",
 			Look: (*Run).lookValidate, Limit: 30 * time.Second},
 		{Name: InLock, Does: "take the pool's lease, or adopt the run that an ended process left", Back: "released",
-			Look: (*Run).lookLock, Limit: 5 * time.Minute, Takes: "the lease"},
+			Look: (*Run).lookLock, Limit: 5 * time.Minute, Shown: leaseDuration, Takes: "the lease"},
 		{Name: InRecover, Does: "give back what earlier runs of the pool left",
 			Look: (*Run).lookRecover, Limit: 2 * time.Hour},
 		{Name: InChoose, Does: "make sure that the pool can do without the node, and its pods can leave",
@@ -141,7 +141,7 @@ func PatchPipeline() []Step {
 		{Name: InHold, Does: "take the node out of service, where its pool would replace a node that is off", Back: "put back in service",
 			When: (*Run).mayRelease, Look: (*Run).lookHold, Takes: "the node out of service", Until: InReturn},
 		{Name: InDrain, Does: "block the node for new pods and evict its pods", Back: "unblocked",
-			Look: (*Run).lookDrain, Notify: "Draining", Tells: patched, Limit: unlimited,
+			Look: (*Run).lookDrain, Notify: "Draining", Tells: patched, Limit: unlimited, Shown: (*Run).drainTimeout,
 			Takes: "the node's block", Until: InReturn},
 		{Name: InPatch, Does: "upgrade the node's packages with its own package manager",
 			Look: (*Run).lookPatch, Limit: patchLimit},
@@ -203,7 +203,6 @@ func canaryBack() []Step {
 const taken = "the node is drained, its disk is sealed, and it is switched off, copied and started again"
 
 const (
-	defaultLimit = 30 * time.Minute
 	// returnLimit is how long a donor is brought back before a person is called.
 	returnLimit = time.Hour
 	// buildLimit is how long the build and replication of a version may take.
@@ -212,42 +211,10 @@ const (
 	proofLimit = 3 * time.Hour
 	// patchLimit is for the step, beyond the limit that the agent has for the package manager.
 	patchLimit = 5 * time.Hour
-	// unlimited steps count their time themselves. The limit is for a world that
-	// never answers, in which they cannot.
-	unlimited = 24 * time.Hour
 )
 
-// Step is a named, idempotent part of a run. Its Look reads the world and says
-// what is next: the step is done, something must be done, or there is
-// something to wait for. The engine does it and looks again.
-type Step struct {
-	Name     string
-	Original string // the numbers of these steps in the original's description
-	Does     string // what it does, for people
-	Back     string // what is given back when a later step fails
-
-	// Limit is how long the step may take, time of throttling not counted.
-	Limit time.Duration
-	// Patient steps wait for long operations while nothing is away.
-	Patient bool
-	// Stubborn steps give something back: they try again after any error.
-	Stubborn bool
-	// Spare steps clean up: when one fails, the run goes on and warns.
-	Spare bool
-	// Takes is what the run holds once the step has acted, in words for people, and Until the name
-	// of the step that gives it back. Ends is the name of a step whose takings end with this one,
-	// too.
-	Takes, Until, Ends string
-	// DonorBack: once this step is done, or not needed, the run has no donor away.
-	DonorBack bool
-	// Notify puts an event on the donor when the step first acts, which says Tells or, without,
-	// what it is about to do.
-	Notify, Tells string
-
-	When func(*Run) bool // nil: always
-	Look func(*Run, context.Context) (Next, error)
-	Plan func(*Run) string // what a dry-run prints; nil: Does
-}
+// Step is a step of a run.
+type Step = StepOf[*Run]
 
 // seenKey finds what a look has read.
 type seenKey struct{}
@@ -263,99 +230,6 @@ func Looking(ctx context.Context) context.Context {
 func Seen(ctx context.Context) *sync.Map {
 	seen, _ := ctx.Value(seenKey{}).(*sync.Map)
 	return seen
-}
-
-// Next is what a Look found.
-type Next struct {
-	kind    nextKind
-	act     Act
-	on      string // which of several that the same act is for; "" where there is one
-	what    string // for people
-	percent int
-	do      func(context.Context) error
-	along   []announcement // acts that follow, written down as intent with this one
-	note    func(*Lease)   // what to write on the lease before do
-	why     string         // what is waited for after do; "": the next look comes at once
-	after   time.Duration  // how long to wait, where that is known
-	within  time.Duration  // how long to wait at most, where that is known; 0: it is not
-	steps   bool           // do has steps of its own, with limits of their own
-}
-
-type nextKind int
-
-const (
-	nextDone nextKind = iota
-	nextWait
-	nextAct
-)
-
-// done: the world is as the step wants it.
-func done(what string) Next { return Next{kind: nextDone, what: what, percent: -1} }
-
-// wait: somebody else has to do something first.
-func wait(why string) Next { return Next{kind: nextWait, what: why, percent: -1} }
-
-// waitFor is wait where the step itself knows for how long.
-func waitFor(why string, d time.Duration) Next {
-	next := wait(why)
-	next.after = d
-	return next
-}
-
-// waitUpTo is wait where a look after d shows more, whatever happens meanwhile.
-func waitUpTo(why string, d time.Duration) Next {
-	next := wait(why)
-	next.within = d
-	return next
-}
-
-// waitPercent is wait with progress.
-func waitPercent(why string, percent int) Next {
-	return Next{kind: nextWait, what: why, percent: percent}
-}
-
-// act: do is to be called, after what was written down as intent.
-func act(id Act, what string, do func(context.Context) error) Next {
-	return Next{kind: nextAct, act: id, what: what, do: do, percent: -1}
-}
-
-// actSteps is act where do runs steps.
-func actSteps(id Act, what string, do func(context.Context) error) Next {
-	next := act(id, what, do)
-	next.steps = true
-	return next
-}
-
-// then is an act whose effect takes time: the next look comes after d, or after
-// the usual pause if that is longer.
-func (n Next) then(why string, d time.Duration) Next {
-	n.why, n.after = why, d
-	return n
-}
-
-// announcement is an act that follows another.
-type announcement struct {
-	act  Act
-	what string
-}
-
-// announcing adds an act that will follow, so that one intent on the lease is enough
-// for all that are made within lookAge of it.
-func (n Next) announcing(id Act, what string) Next {
-	n.along = append(n.along, announcement{id, what})
-	return n
-}
-
-// of says which of several artifacts the act is for.
-func (n Next) of(name string) Next {
-	n.on = name
-	return n
-}
-
-// noting adds what must stand on the lease before the act.
-func (n Next) noting(note func(*Lease)) Next {
-	n.note = note
-	return n
 }
 
 // Act is something that a run does to the world, as it stands on the lease before it is done. What

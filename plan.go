@@ -157,7 +157,7 @@ func (r *Run) peek(ctx context.Context) error {
 			r.plan.Refusals = append(r.plan.Refusals, Refusal{Code: s.Name, Why: err.Error(), Do: advice(err, "kamino status shows what is there")})
 			continue
 		}
-		r.peeked[s.Name] = next.planned()
+		r.peeked[s.Name] = planned(next)
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (r *Run) peek(ctx context.Context) error {
 const nothingToDo = "nothing: "
 
 // planned is what a look found, as a plan says it.
-func (n Next) planned() string {
+func planned(n Next) string {
 	switch n.kind {
 	case nextAct:
 		return n.what

@@ -419,6 +419,20 @@ func (d Doubt) String() string {
 // ErrNotVisible, ErrInProgress, ErrConflict, ErrUnavailable (the outcome is unknown),
 // ErrForbidden, ErrUnsupported, and *ThrottledError. Anything else is final.
 type Provider interface {
+	Pools
+	Machines
+	Images
+	Pointer
+
+	// Preflight returns ErrForbidden naming every action that a run needs and
+	// that is not allowed, or an error that says what is wrong with the
+	// credentials. Doubts are what it could not find out, a sentence each that
+	// names the right it lacks: the run goes on and tells them as warnings.
+	Preflight(context.Context) (doubts []Doubt, err error)
+}
+
+// Pools are groups of machines made from one recipe. Part of [Provider].
+type Pools interface {
 	// PoolOf tells which pool an instance belongs to: from its ID alone where that says it, else
 	// from one list of all pools that answers for many instances, and is read again for one that
 	// is not in it, but not within a few seconds. ErrUnsupported: the ID is not one of this
@@ -426,13 +440,28 @@ type Provider interface {
 	PoolOf(context.Context, InstanceID) (PoolID, error)
 	// Pool reads a pool. ErrNotFound when it is gone.
 	Pool(context.Context, PoolID) (Pool, error)
-	// Instance reads one instance. ErrNotFound when it is gone.
-	Instance(context.Context, InstanceID) (Instance, error)
 	// Instances lists the IDs of all instances of a pool. A pool that has none is
 	// an empty list; a list that cannot be read is an error, whatever the reason.
 	Instances(context.Context, Pool) ([]InstanceID, error)
+	// SetCapacity sets the number of instances, conditional on pool.Revision.
+	// ErrUnsupported where somebody else decides that number.
+	SetCapacity(ctx context.Context, pool Pool, instances int) error
+}
+
+// Machines are the instances of pools. Part of [Provider].
+type Machines interface {
+	// Instance reads one instance. ErrNotFound when it is gone.
+	Instance(context.Context, InstanceID) (Instance, error)
 	// SetPower begins to switch an instance on or off.
 	SetPower(context.Context, InstanceID, Power) error
+	// Fit compares a donor with what the pool will make of its disk, and with the
+	// image definition where it exists (nil: not yet). It only reads. What Create
+	// carries over by itself is no refusal. Doubts are as Preflight's.
+	Fit(ctx context.Context, pool Pool, donor Instance, definition *Artifact) (refusals []Refusal, doubts []Doubt, err error)
+}
+
+// Images are what is made of a donor's disk, and what it lives in. Part of [Provider].
+type Images interface {
 	// Homes are the kinds of artifacts that image versions live in here, outermost
 	// first: on Azure a gallery, and in it an image definition. None where versions
 	// stand by themselves. It makes no call.
@@ -449,15 +478,15 @@ type Provider interface {
 	// A version is deleted only after a fresh read shows that neither the
 	// model nor an instance of the pool uses it: else ErrInUse.
 	Delete(context.Context, Pool, Artifact) error
-	// Fit compares a donor with what the pool will make of its disk, and with the
-	// image definition where it exists (nil: not yet). It only reads. What Create
-	// carries over by itself is no refusal. Doubts are as Preflight's.
-	Fit(ctx context.Context, pool Pool, donor Instance, definition *Artifact) (refusals []Refusal, doubts []Doubt, err error)
 	// SetTags writes tags and nothing else: of a home of versions all as they stand in the
 	// artifact, of a version as Retagged makes them of a fresh read. ErrConflict: that read shows
 	// the version withdrawn, or not, as the artifact does not tell. What somebody writes between
 	// that read and the write is overwritten: no revision of either is known everywhere.
 	SetTags(context.Context, Pool, Artifact) error
+}
+
+// Pointer decides what the next instance of a pool boots from. Part of [Provider].
+type Pointer interface {
 	// NextImage tells what a pool's next instance boots from once a target was
 	// promoted, and what would have to change. It writes nothing. No difference:
 	// the target is promoted already.
@@ -476,12 +505,4 @@ type Provider interface {
 	// recipe refers to it. ErrNotFound when the version is gone. Repeated with another reason it
 	// changes that.
 	Withdraw(ctx context.Context, pool Pool, version string, bad Bad) error
-	// SetCapacity sets the number of instances, conditional on pool.Revision.
-	// ErrUnsupported where somebody else decides that number.
-	SetCapacity(ctx context.Context, pool Pool, instances int) error
-	// Preflight returns ErrForbidden naming every action that a run needs and
-	// that is not allowed, or an error that says what is wrong with the
-	// credentials. Doubts are what it could not find out, a sentence each that
-	// names the right it lacks: the run goes on and tells them as warnings.
-	Preflight(context.Context) (doubts []Doubt, err error)
 }

@@ -77,6 +77,12 @@ type Proving struct {
 	Without []string // checks that are left out
 }
 
+// Checks lists the names of the checks of a proof, in the order in which they are told.
+func Checks() []string {
+	return []string{"cloud", "identity", "apart", "certificate", "ready", "boot", "stable", "labels", "capacity", "pressure", "clock", "images",
+		"daemonsets", "report", "units", "reboot", "probe"}
+}
+
 func (p Proving) validate() error {
 	switch {
 	case p.Mode != ProveCanary && p.Mode != ProveNone:

@@ -15,7 +15,7 @@ type check struct {
 	judge       func(Sight, Bounds) (Outcome, string)
 }
 
-// checks is the table. A failure of any row is one of the whole; the first is named first.
+// checks is the table, a row for each of [Checks]. A failure of any row is one of the whole; the first is named first.
 var checks = []check{
 	{"cloud", "the machine is made and runs", judgeCloud},
 	{"identity", "machine, host name, machine ID, SSH host keys and provider ID are its own", judgeIdentity},
@@ -34,15 +34,6 @@ var checks = []check{
 	{"units", "no failed unit, and none that is started again more often than on earlier canaries", judgeUnits},
 	{"reboot", "none is pending", judgeReboot},
 	{"probe", "the operator's probe succeeds", judgeProbe},
-}
-
-// Checks lists the names of the checks, in the order in which they are told.
-func Checks() []string {
-	names := make([]string, len(checks))
-	for i, c := range checks {
-		names[i] = c.name
-	}
-	return names
 }
 
 // Judge goes through the table. It is a pure function: the same sight has the same verdict. The

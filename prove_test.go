@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -316,6 +317,17 @@ func TestJudge(t *testing.T) {
 				t.Errorf("without %s: %s %v", tt.check, again, rest)
 			}
 		})
+	}
+}
+
+// TestChecks: each check that has a name has a row in the table.
+func TestChecks(t *testing.T) {
+	var names []string
+	for _, c := range checks {
+		names = append(names, c.name)
+	}
+	if !slices.Equal(names, Checks()) {
+		t.Errorf("the table judges %q, Checks are %q", names, Checks())
 	}
 }
 

@@ -19,8 +19,8 @@ type Left struct {
 	Done   string `json:"done,omitempty"`   // what was done about it
 	Reason string `json:"reason,omitempty"` // why nothing was done
 
-	kept  string // what it is called among what may stay: a canary, a version
-	begun bool   // a node whose packages may have been changed: it stays blocked
+	kept  string `json:"-"` // what it is called among what may stay: a canary, a version
+	begun bool   `json:"-"` // a node whose packages may have been changed: it stays blocked
 }
 
 // mended tells of a node whose packages may have been changed what giving back means; "" for all
@@ -434,8 +434,8 @@ func (r *Run) lookRemains(ctx context.Context, nodes []Node) (Next, error) {
 		return Next{}, err
 	case id == "":
 		return done("no node is left to be given back"), nil
-	case r.spent() < actTimeout:
-		return waitFor("acts of a process that lost its lease to end", actTimeout-r.spent()), nil
+	case r.runner.Spent() < actTimeout:
+		return waitFor("acts of a process that lost its lease to end", actTimeout-r.runner.Spent()), nil
 	default:
 		return act(ActRelease, "resume what a run suspended in the pool", func(ctx context.Context) error { return r.engine.holder().Release(ctx, r.pool, id) }).
 			then("the pool to resume it", 0), nil

@@ -374,7 +374,7 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 // marked, and what went wrong of what waits until new nodes boot from the target.
 func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollback) ([]Unmarked, []string, error) {
 	r := e.newRun(t.options())
-	r.pool, r.now.verb = o.pool, t.verb
+	r.pool, r.verb = o.pool, t.verb
 	var stray *Stray
 	if !t.points {
 		stray = o.strayed()

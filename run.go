@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -15,8 +13,12 @@ import (
 type Run struct {
 	engine *Engine
 	opts   Options
-	now    running // the step that is running
 	holds  *holds
+	runner Runner[*Run]
+	verb   Verb // what it does in place of an update; "" nothing
+
+	pauseAsked time.Time // when it last looked at the stop switch
+	offSince   time.Time // when the running step first saw the donor off without a receipt
 
 	pool  Pool
 	held  leaseHolder // the lock of the pool
@@ -34,25 +36,13 @@ type Run struct {
 	doubts []Doubt           // told as warnings already
 }
 
-// running is the step that is running.
-type running struct {
-	since     time.Time
-	throttled time.Duration // how long others asked it to be silent
-	off       time.Time     // when it first saw the donor off without a receipt
-
-	pauseAsked time.Time // of the run: when it last looked at the stop switch
-	// silent, of the run: before when the service wants to be asked for no such act again. A run
-	// that ends meanwhile and gives back waits as well.
-	silent map[deed]time.Time
-	verb   Verb // of the run: what it does in place of an update; "" nothing
-}
-
 // span is a time that has begun, and perhaps ended.
 type span struct{ from, to time.Time }
 
 func (e *Engine) newRun(opts Options) *Run {
 	r := &Run{engine: e, opts: opts, holds: &holds{}, donor: donorView{engine: e}, proof: proof{removed: map[string]bool{}, kept: map[string]string{}, machines: map[InstanceID]string{}}}
-	r.held = leaseHolder{engine: e, pool: &r.pool}
+	r.held = leaseHolder{Leases: e.Cluster, Clock: e.clock(), Process: e.Process, NewID: e.NewID, Sighted: e.Sighted, Report: e.report, MinPoll: e.minPoll(), Pool: &r.pool}
+	r.runner = Runner[*Run]{Run: r, Host: runHost{r}, Lock: &r.held, Clock: e.clock(), MinPoll: e.minPoll(), MaxPoll: cmp.Or(e.MaxPoll, 5*time.Second)}
 	return r
 }
 
@@ -72,176 +62,54 @@ func (r *Run) freshRecord() Record {
 	return rec
 }
 
-// exec runs steps in order until one fails.
-func (r *Run) exec(ctx context.Context, steps []Step) error {
-	for i, s := range steps {
-		ev := Event{Step: s.Name, Number: i + 1, Total: len(steps), Percent: -1}
-		if s.When != nil && !s.When(r) {
-			ev.Kind, ev.Message = StepSkipped, "not needed"
-			r.tell(ev)
-			r.result.Steps = append(r.result.Steps, StepTime{Name: s.Name, Skipped: true})
-			r.passed(s)
-			continue
-		}
-		if err := r.step(ctx, s, ev); err != nil && (!s.Spare || ctx.Err() != nil || errors.Is(err, ErrLeaseLost)) {
-			return err
-		} else if err != nil {
-			r.result.Warnings = append(r.result.Warnings, err.Error())
-		}
-		r.passed(s)
-	}
-	return nil
-}
-
 func (r *Run) tell(ev Event) {
 	ev.Pool, ev.Run = r.pool.Name, r.held.run
 	r.engine.report(ev)
 }
 
-// step looks, acts and waits until the step is done, has failed or has taken
-// too long.
-func (r *Run) step(ctx context.Context, s Step, ev Event) error {
-	r.held.step, r.now.since, r.now.throttled, r.now.off = s.Name, r.engine.now(), 0, time.Time{}
-	p := pace{run: r, step: s, acts: map[deed]int{}}
-	limit := r.limit(s)
-	say := func(kind EventKind, message string, percent int) {
-		if ev.Limit = 0; kind == StepWaiting {
-			ev.Limit = limit
-		}
-		ev.Kind, ev.Message, ev.Percent, ev.Elapsed = kind, message, percent, r.engine.now().Sub(r.now.since)
-		r.tell(ev)
-	}
-	failed := StepFailed
-	if s.Spare {
-		failed = Warned
-	}
-	say(StepStarted, s.Does, -1)
-	for {
-		next, err := r.advance(ctx, s, &p, say)
-		if err == nil && next.kind == nextDone {
-			r.takes(s)
-			say(StepDone, next.what, -1)
-			r.result.Steps = append(r.result.Steps, StepTime{Name: s.Name, Seconds: r.engine.now().Sub(r.now.since).Seconds()})
-			return nil
-		}
-		switch acted := err == nil && next.kind == nextAct; {
-		case acted && next.why == "":
-			p.reset()
-			continue
-		case acted:
-			p.reset()
-			say(StepWaiting, next.why, -1)
-		case err == nil:
-			say(StepWaiting, next.what, next.percent)
-		case ctx.Err() == nil && (transient(err) || s.Stubborn) && !errors.Is(err, ErrLeaseLost):
-			say(StepRetry, err.Error(), -1)
-		default:
-			err = interrupted(ctx, err)
-			refused := next.kind != nextAct && refusing(err) && r.away.from.IsZero() && !r.result.Changed
-			if refused && !s.Spare {
-				failed = StepRefused
-			}
-			say(failed, err.Error(), -1)
-			return &StepError{Step: s.Name, Err: err, Refused: refused}
-		}
-		if err := p.pause(ctx, next, err); err != nil {
-			err = interrupted(ctx, err)
-			say(failed, err.Error(), -1)
-			return &StepError{Step: s.Name, Err: err}
-		}
-		if err := cmp.Or(r.held.renew(ctx), r.heldUp(ctx, s)); err != nil {
-			say(failed, err.Error(), -1)
-			return &StepError{Step: s.Name, Err: err}
-		}
-	}
-}
+// runHost is a run as a [Runner] knows it.
+type runHost struct{ *Run }
 
-// limit is how long a step may wait, as people are told; 0 where nothing but the world's end limits
-// it.
-func (r *Run) limit(s Step) time.Duration {
-	switch {
-	case s.Name == InDrain:
-		return r.opts.drainTimeout()
-	case s.Name == InLock:
-		return LeaseDuration
-	case s.Limit == unlimited:
-		return 0
-	}
-	return cmp.Or(s.Limit, defaultLimit)
-}
+func (h runHost) Begins(step string) { h.held.step, h.offSince = step, time.Time{} }
 
-// lookAge is how old a look may be when it is acted upon: a process that was
-// frozen, or a cluster that answered late, has missed what happened meanwhile.
-const lookAge = 10 * time.Second
+func (h runHost) Tell(ev Event) { h.tell(ev) }
 
-// advance makes one look and, where it asks for one, one act.
-func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, string, int)) (Next, error) {
-	if err := ctx.Err(); err != nil {
-		return Next{}, err
-	}
-	next, err := r.bounded(Looking(ctx), func(ctx context.Context) (Next, error) { return s.Look(r, ctx) })
-	if err != nil || next.kind != nextAct {
-		return next, err
-	}
-	if left := r.now.silent[deed{next.act, next.on}].Sub(r.engine.now()); left > 0 {
-		return Next{}, &ThrottledError{After: left, Err: fmt.Errorf("%s: too many requests before", next.what)}
-	}
-	if p.tooSoon(deed{next.act, next.on}) {
-		return wait("the effect of: " + next.what), nil
-	}
-	looked := r.engine.now()
-	if err := r.held.intend(ctx, s, next); err != nil {
-		return next, err
-	}
-	if late := elapsed(looked, r.engine.now()); late > lookAge {
-		r.held.late = deed{next.act, next.on} // it is announced: the next look is soon enough for it
-		return waitUpTo(fmt.Sprintf("rereading state: writing the lease took %s", late.Round(time.Second)), r.engine.minPoll()), nil
-	}
-	if !r.held.remade.Before(looked) { // the marks may have gone back in time with it
-		r.held.late = deed{next.act, next.on}
-		return waitUpTo("rereading state: the lease had to be written again", r.engine.minPoll()), nil
-	}
-	r.held.late = deed{}
-	r.takes(s)
+func (h runHost) Untouched() bool { return h.away.from.IsZero() && !h.result.Changed }
+
+func (h runHost) Acting(ctx context.Context, s Step, next Next, first bool) {
 	if next.act != ActDeleteSnapshot { // any other may change what is listed of versions
-		r.image.listedAt = time.Time{}
+		h.image.listedAt = time.Time{}
 	}
-	say(StepActed, next.what, -1)
-	if r.donor.read, r.donor.seenAt = false, (time.Time{}); !s.Patient { // those do nothing to the donor
-		r.donor.readAt = time.Time{}
+	if h.donor.read, h.donor.seenAt = false, (time.Time{}); !s.Patient { // those do nothing to the donor
+		h.donor.readAt = time.Time{}
 	}
-	if rec, ok := r.engine.Cluster.(Recorder); ok && s.Notify != "" && !p.notified {
-		p.notified = true
-		rec.Record(ctx, r.donor.node, r.held.run, "Kamino"+s.Notify, cmp.Or(s.Tells, next.what))
+	if rec, ok := h.engine.Cluster.(Recorder); ok && s.Notify != "" && first {
+		rec.Record(ctx, h.donor.node, h.held.run, "Kamino"+s.Notify, cmp.Or(s.Tells, next.what))
 	}
-	if next.steps {
-		return next, next.do(ctx)
-	}
-	next, err = r.within(ctx, r.held.actLimit(), func(ctx context.Context) (Next, error) { return next, next.do(ctx) })
-	if t := (*ThrottledError)(nil); errors.As(err, &t) {
-		if r.now.silent == nil {
-			r.now.silent = map[deed]time.Time{}
-		}
-		r.now.silent[deed{next.act, next.on}] = r.engine.now().Add(t.After)
-	}
-	return next, err
 }
 
-// bounded ends calls before the lease can run out. A process that was frozen
-// must not wake up and act on what another has taken over meanwhile.
-func (r *Run) bounded(ctx context.Context, calls func(context.Context) (Next, error)) (Next, error) {
-	return r.within(ctx, actTimeout, calls)
+func (h runHost) Took(s Step) { h.takes(s) }
+
+func (h runHost) Passed(s Step, took StepTime, failure error) {
+	if failure != nil {
+		h.result.Warnings = append(h.result.Warnings, failure.Error())
+	} else {
+		h.result.Steps = append(h.result.Steps, took)
+	}
+	h.passed(s)
 }
 
-func (r *Run) within(ctx context.Context, limit time.Duration, calls func(context.Context) (Next, error)) (Next, error) {
-	limited, cancel := r.engine.clock().WithTimeout(ctx, limit)
-	defer cancel()
-	next, err := calls(limited)
-	if over := limited.Err(); over != nil && errors.Is(err, over) && ctx.Err() == nil {
-		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return next, err
-}
+func (h runHost) Waits() { h.donor.read, h.donor.seenAt = false, time.Time{} }
+
+func (h runHost) HeldUp(ctx context.Context, s Step) error { return h.heldUp(ctx, s) }
+
+func (r *Run) exec(ctx context.Context, steps []Step) error { return r.runner.Exec(ctx, steps) }
+
+// drainTimeout is the limit that people are told for the drain.
+func (r *Run) drainTimeout() time.Duration { return r.opts.drainTimeout() }
+
+// leaseDuration is the limit that people are told for the wait for a lease.
+func leaseDuration(*Run) time.Duration { return LeaseDuration }
 
 // donorNeeded: no image and no snapshot of today can be used.
 func (r *Run) donorNeeded() bool { return r.imageMissing() && r.image.reused == nil }
@@ -258,106 +126,12 @@ func (r *Run) donorMarked() bool {
 	return mark != nil || err != nil || r.held.sealing() || r.donorNeeded()
 }
 
-// pace decides how long to wait between looks.
-type pace struct {
-	run      *Run
-	step     Step
-	began    time.Time
-	failures int
-	acts     map[deed]int
-	notified bool
-	hold     time.Time // before which no act is repeated
-}
-
-func (p *pace) reset() { p.began = p.run.engine.now(); p.failures = 0 }
-
-// deed is an act, and which of several it is for.
-type deed struct {
-	act Act
-	on  string
-}
-
-// tooSoon says whether an act that was already made must be given time to
-// show, so that a slow or lying service is not flooded.
-func (p *pace) tooSoon(what deed) bool {
-	now := p.run.engine.now()
-	if n := p.acts[what]; n > 0 && now.Before(p.hold) {
-		return true
-	}
-	p.acts[what]++
-	back := min(time.Second<<min(p.acts[what], 6), 30*time.Second)
-	p.hold = now.Add(back)
-	return false
-}
-
-// worked is spent without the time in which the service asked for silence.
-func (r *Run) worked() time.Duration { return r.spent() - r.now.throttled }
-
-// errOverdue: a step has taken longer than its limit.
-var errOverdue = errors.New("not done")
-
-// pause waits as long as the last look or failure demands.
-func (p *pace) pause(ctx context.Context, next Next, failure error) error {
-	now := p.run.engine.now()
-	limit := cmp.Or(p.step.Limit, defaultLimit)
-	if spent := p.run.worked(); spent > limit {
-		if failure != nil {
-			return fmt.Errorf("%w after %s: %w", errOverdue, spent.Round(time.Second), failure)
-		}
-		return fmt.Errorf("%w after %s, last waiting for: %s", errOverdue, spent.Round(time.Second), next.what)
-	}
-	d := max(p.delay(now), next.after)
-	if next.within > 0 {
-		d = min(d, next.within)
-	}
-	var t *ThrottledError
-	if errors.As(failure, &t) && t.After > longestSilence {
-		return fmt.Errorf("%w: the next call is allowed in %s, which is longer than a run waits: %w", errOverdue, t.After.Round(time.Minute), failure)
-	} else if t != nil {
-		d = max(t.After, d)
-		p.run.now.throttled += d
-	} else if failure != nil {
-		p.failures++
-		d = min(p.run.engine.minPoll()<<min(p.failures-1, 6), 30*time.Second)
-	}
-	p.run.donor.read, p.run.donor.seenAt = false, time.Time{}
-	for ; d > pauseSeen; d -= pauseSeen { // a pause of the cluster ends a wait for a service, too
-		if err := p.run.held.sleep(ctx, pauseSeen); err != nil {
-			return err
-		}
-		if err := p.run.heldUp(ctx, p.step); err != nil {
-			return err
-		}
-	}
-	return p.run.held.sleep(ctx, d)
-}
-
-// longestSilence is the longest time for which a service may refuse calls before a run gives up. The
-// marks of the donor stay then, for a restore.
-const longestSilence = returnLimit
-
-// delay grows with the time already waited, so that short waits end promptly
-// and long ones cost few calls.
-func (p *pace) delay(now time.Time) time.Duration {
-	if p.began.IsZero() {
-		p.began = p.run.now.since
-	}
-	most := cmp.Or(p.run.engine.MaxPoll, 5*time.Second)
-	if p.step.Patient {
-		most *= 3
-	}
-	return min(max(now.Sub(p.began)/20, p.run.engine.minPoll()), max(most, p.run.engine.minPoll()))
-}
-
 func (e *Engine) minPoll() time.Duration {
 	if e.MinPoll > 0 {
 		return e.MinPoll
 	}
 	return time.Second
 }
-
-// spent is how long the running step has taken.
-func (r *Run) spent() time.Duration { return r.engine.now().Sub(r.now.since) }
 
 // hold is something that a run has taken and must give back, in words for people.
 type hold struct {

@@ -225,12 +225,12 @@ func (r *Run) comeBack(ctx context.Context, in Instance, what wayBack) (Next, er
 	case hearKubelet:
 		return r.lookAlive(ctx, "the donor was never off", "a heartbeat of the kubelet")
 	case switchOffSoon:
-		if r.spent() < r.silence(2*guestHalt) {
+		if r.runner.Spent() < r.silence(2*guestHalt) {
 			return wait("the sealed machine to switch off"), nil
 		}
 		return r.switchOff(in), nil
 	case switchOffLate:
-		if r.spent() >= longSilence {
+		if r.runner.Spent() >= longSilence {
 			return r.switchOff(in), nil
 		}
 	}
@@ -249,7 +249,7 @@ func (r *Run) lookAlive(ctx context.Context, fine, why string) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read the heartbeat of node %s: %w", n.Name, err)
 	}
-	if r.back.alive(n.Ready, pulse, r.spent()) {
+	if r.back.alive(n.Ready, pulse, r.runner.Spent()) {
 		return done(fine), nil
 	}
 	return wait(why), nil

@@ -104,8 +104,8 @@ func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 	}
 	// The autoscaler looks at the annotation only when it evaluates the node,
 	// and finishes a deletion that it has begun.
-	if age := r.engine.now().Sub(mark.Since); age >= 0 && age < r.opts.Settle && r.spent() < r.opts.Settle {
-		return waitFor(whySettle, r.opts.Settle-max(age, r.spent())), nil
+	if age := r.engine.now().Sub(mark.Since); age >= 0 && age < r.opts.Settle && r.runner.Spent() < r.opts.Settle {
+		return waitFor(whySettle, r.opts.Settle-max(age, r.runner.Spent())), nil
 	}
 	return done("protected"), nil
 }
@@ -151,7 +151,7 @@ func (r *Run) lookDrain(ctx context.Context) (Next, error) {
 		return done("drained earlier"), nil
 	}
 	opts := r.opts.drainOptions()
-	opts.Overdue = r.worked() > r.opts.drainTimeout()
+	opts.Overdue = r.runner.Worked() > r.opts.drainTimeout()
 	evict := func(ctx context.Context) ([]Pod, error) { return r.engine.Cluster.Evict(ctx, n, opts) }
 	if !r.empty.evicting {
 		return act(ActEvict, evictThePods, func(ctx context.Context) error {
@@ -205,11 +205,11 @@ func (r *Run) drainStuck(pods []Pod, opts DrainOptions) error {
 	}
 	stuck := slices.ContainsFunc(pods, func(p Pod) bool { return p.Stuck }) && !opts.Force
 	overdue := opts.Overdue && !opts.Force
-	hopeless := r.worked() > r.opts.drainTimeout()+2*max(r.opts.Grace, 0)+5*time.Minute
+	hopeless := r.runner.Worked() > r.opts.drainTimeout()+2*max(r.opts.Grace, 0)+5*time.Minute
 	if !stuck && !overdue && !hopeless {
 		return nil
 	}
-	return WithHint(fmt.Errorf("node %s cannot be drained after %s: %s", r.donor.node.Name, r.worked().Round(time.Second), describePods(pods)),
+	return WithHint(fmt.Errorf("node %s cannot be drained after %s: %s", r.donor.node.Name, r.runner.Worked().Round(time.Second), describePods(pods)),
 		"fix what blocks their eviction, choose another node, or use --force to delete them")
 }
 

@@ -65,7 +65,7 @@ func (r *Run) ensure(ctx context.Context, want Artifact, check func(Artifact) er
 		return done(have.Name), check(have)
 	case Failed:
 		// The same request again mends what an earlier one left half made.
-		if r.spent() > mendTime {
+		if r.runner.Spent() > mendTime {
 			return Next{}, WithHint(fmt.Errorf("%s %s has failed: %s", have.Kind, have.Name, have.Failure),
 				"delete it if it is empty, then run again")
 		}
@@ -282,7 +282,7 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
 	}
-	if len(found) == 0 && r.image.reused != nil && !r.image.cleaning && r.spent() < lookAge {
+	if len(found) == 0 && r.image.reused != nil && !r.image.cleaning && r.runner.Spent() < lookAge {
 		return wait("the snapshot of this run, which is not found, to be found or to be confirmed gone"), nil
 	} else if len(found) == 0 {
 		return done("no snapshot is left"), nil
@@ -316,7 +316,7 @@ func (r *Run) lookFailedVersion(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read version %s: %w", r.image.version.Name, err)
 	}
-	if len(found) == 0 && r.image.there && r.spent() < lookAge { // it may be built from the snapshot already
+	if len(found) == 0 && r.image.there && r.runner.Spent() < lookAge { // it may be built from the snapshot already
 		return wait(lateVersion(r.image.version.Name)), nil
 	} else if len(found) == 0 || !found[0].Ours() {
 		return done("none"), nil
@@ -377,7 +377,7 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, err
 	}
-	if missing := r.unlisted(versions); missing != "" && r.spent() < lookAge {
+	if missing := r.unlisted(versions); missing != "" && r.runner.Spent() < lookAge {
 		r.image.listedAt = time.Time{} // not to be looked at again
 		return wait(missing + ", to be listed or to be confirmed gone"), nil
 	}

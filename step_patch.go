@@ -233,9 +233,9 @@ func (r *Run) lookReboot(ctx context.Context) (Next, error) {
 func (r *Run) booting() time.Duration {
 	p := &r.empty.patch
 	if !p.boots {
-		p.boots, p.from = true, r.worked()
+		p.boots, p.from = true, r.runner.Worked()
 	}
-	return r.worked() - p.from
+	return r.runner.Worked() - p.from
 }
 
 // cycle switches a machine that did not boot off and on again, once, and gives it up when that does
@@ -305,7 +305,7 @@ func (r *Run) lookPatched(ctx context.Context) (Next, error) {
 		return Next{}, r.lostMark()
 	}
 	why, next, err := r.examinePatched(ctx, n)
-	late := n.failedPatch(r.held.run) || r.worked() > examineLimit+r.opts.Patch.Settle
+	late := n.failedPatch(r.held.run) || r.runner.Worked() > examineLimit+r.opts.Patch.Settle
 	if err != nil || next.kind == nextAct && !late {
 		return next, err
 	}

@@ -120,10 +120,10 @@ func (r *Run) lookSilent(ctx context.Context, n Node, asked bool) (Next, error) 
 // told; lookAge is for a write whose answer the agent did not get.
 func (r *Run) lookUnreceipted(n Node) (Next, error) {
 	now := r.engine.now()
-	if r.now.off.IsZero() {
-		r.now.off = now
+	if r.offSince.IsZero() {
+		r.offSince = now
 	}
-	if now.Sub(r.now.off) < lookAge {
+	if now.Sub(r.offSince) < lookAge {
 		return wait("the seal receipt (donor is off)"), nil
 	}
 	return Next{}, fmt.Errorf("node %s switched off without a receipt of run %s: its disk is not sealed", n.Name, r.held.run)
@@ -189,7 +189,7 @@ func (r *Run) lookPackages(ctx context.Context, n Node) (Next, error) {
 	}
 	list, told := n.packages(r.held.run, r.held.lease.Record.Nonce)
 	switch {
-	case told && pod.Exists, pod.Failed, r.spent() > packagesLimit:
+	case told && pod.Exists, pod.Failed, r.runner.Spent() > packagesLimit:
 		return act(ActUnseal, "remove the pod that listed the packages", func(ctx context.Context) error {
 			if !told {
 				r.untold("node " + n.Name + " did not report its packages: " + pod.Message)
@@ -240,9 +240,9 @@ func (r *Run) lookStop(ctx context.Context) (Next, error) {
 	switch {
 	case in.Power == PowerOff:
 		return done("off"), nil
-	case in.Power == PowerOn && !r.donor.stillOn(r.spent()):
+	case in.Power == PowerOn && !r.donor.stillOn(r.runner.Spent()):
 		return Next{}, fmt.Errorf("node %s runs although its disk is sealed: %w", r.donor.node.Name, errStartedSince)
-	case in.Power == PowerOn && r.spent() > guestHalt:
+	case in.Power == PowerOn && r.runner.Spent() > guestHalt:
 		return act(ActPowerOff, "switch the donor off", func(ctx context.Context) error {
 			return r.engine.Provider.SetPower(ctx, in.ID, PowerOff)
 		}), nil

@@ -43,7 +43,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, err
 	}
-	if missing := r.unlisted(versions); missing != "" && r.plan == nil && r.spent() < goneAfter {
+	if missing := r.unlisted(versions); missing != "" && r.plan == nil && r.runner.Spent() < goneAfter {
 		// A name that is chosen without them would count as earlier than theirs.
 		return wait(fmt.Sprintf("%s, to be listed, or to stay unlisted for %s", missing, goneAfter)), nil
 	}

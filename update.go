@@ -387,7 +387,7 @@ func (r *Run) startForgotten(ctx context.Context) error {
 // off, and a node that was off a moment ago still shows that it is Ready. Only then the machine is
 // put back in service.
 func (r *Run) lookForgotten(ctx context.Context) (Next, error) {
-	if r.spent() >= 2*guestHalt {
+	if r.runner.Spent() >= 2*guestHalt {
 		return r.lookOn(ctx)
 	}
 	was := r.held.before

@@ -109,18 +109,18 @@ func (r *runs) begin(name string, opts kamino.AutoOptions, back bool) {
 
 func (r *runs) drive(ctx context.Context, name string, one *run, opts kamino.AutoOptions, giveBack bool) {
 	back := sync.OnceFunc(func() { <-r.turns; r.wake("") })
-	engine := *r.engine
-	engine.DonorBack = func(kamino.PoolID) { back() }
-	engine.Report = func(ev kamino.Event) {
+	eng := *r.engine
+	eng.DonorBack = func(kamino.PoolID) { back() }
+	eng.Report = func(ev kamino.Event) {
 		r.report(ev)
 		r.note(name, one, ev)
 	}
 	var results []kamino.PoolResult
 	var err error
 	if giveBack {
-		_, err = engine.Restore(ctx, kamino.RestoreOptions{Pools: opts.Pools})
+		_, err = eng.Restore(ctx, kamino.RestoreOptions{Pools: opts.Pools})
 	} else {
-		results, err = engine.AutoUpdate(ctx, opts)
+		results, err = eng.AutoUpdate(ctx, opts)
 	}
 	back()
 	r.mu.Lock()

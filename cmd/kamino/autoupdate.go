@@ -109,24 +109,24 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	if c.dryRun {
 		ctx = kube.NodesBare(kube.NodesOnce(ctx))
 	}
-	engine, err := c.engine(ctx)
+	eng, err := c.engine(ctx)
 	if err != nil {
 		return err
 	}
 	if c.dryRun {
-		return c.plan(ctx, engine, opts, c.out, c.detailed)
+		return c.plan(ctx, eng, opts, c.out, c.detailed)
 	}
-	finish, began := c.follow(ctx, engine), c.clock.Now()
-	results, err := engine.AutoUpdate(ctx, opts)
+	finish, began := c.follow(ctx, eng), c.clock.Now()
+	results, err := eng.AutoUpdate(ctx, opts)
 	if ctx.Err() == nil && results != nil {
-		err = errors.Join(err, engine.Watch(ctx, results, kamino.Watching{For: c.watch.d, Proof: opts.Proof}))
+		err = errors.Join(err, eng.Watch(ctx, results, kamino.Watching{For: c.watch.d, Proof: opts.Proof}))
 	}
 	finish()
 	pools := make([]string, len(results))
 	for i, p := range results {
 		pools[i] = string(p.Pool)
 	}
-	c.notify.tell(ctx, c.app, engine, pools, began, err)
+	c.notify.tell(ctx, c.app, eng, pools, began, err)
 	if results == nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	report := autoReport{Pools: results}
 	if ctx.Err() == nil {
 		var statusErr error
-		if report.Status, statusErr = engine.Status(ctx, opts.Pools, opts.Rules.LastPatch); err == nil {
+		if report.Status, statusErr = eng.Status(ctx, opts.Pools, opts.Rules.LastPatch); err == nil {
 			err = statusErr
 		}
 	}

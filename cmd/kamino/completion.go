@@ -41,12 +41,12 @@ func (a *app) completes(cmd *cobra.Command, flag string, list func(context.Conte
 		if err := a.global.complete(a); err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		engine, err := a.engine(ctx)
+		eng, err := a.engine(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var fits []string
-		for _, word := range list(ctx, engine) {
+		for _, word := range list(ctx, eng) {
 			if strings.HasPrefix(word, begun) {
 				fits = append(fits, word)
 			}

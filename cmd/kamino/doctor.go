@@ -56,12 +56,12 @@ func (c *doctorCommand) Run(ctx context.Context) error {
 	}
 	checks := []kamino.Check{c.image(ctx)}
 	ctx = kube.NodesOnce(ctx)
-	engine, err := c.engine(ctx)
+	eng, err := c.engine(ctx)
 	if err != nil {
 		return err
 	}
-	c.allowed(ctx, engine.Cluster, &checks[0])
-	more, err := engine.Doctor(ctx, opts, c.donor)
+	c.allowed(ctx, eng.Cluster, &checks[0])
+	more, err := eng.Doctor(ctx, opts, c.donor)
 	if err != nil {
 		return err
 	}

@@ -93,12 +93,12 @@ func (a *app) refuse(ctx context.Context, cause error, dryRun bool, giveBack fun
 	if dryRun {
 		return cause
 	}
-	engine, err := a.engine(ctx)
+	eng, err := a.engine(ctx)
 	if err != nil {
 		return cause
 	}
-	finish := a.follow(ctx, engine)
-	err = giveBack(engine)
+	finish := a.follow(ctx, eng)
+	err = giveBack(eng)
 	finish()
 	if err != nil && !refused(err) {
 		return errors.Join(cause, err)

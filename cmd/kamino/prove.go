@@ -214,17 +214,17 @@ func (c *pointCommand) run(ctx context.Context, do func(context.Context, *kamino
 	if err := c.out.check(); err != nil {
 		return err
 	}
-	engine, err := c.engine(ctx)
+	eng, err := c.engine(ctx)
 	if err != nil {
 		return err
 	}
 	if c.asking {
-		if err := c.agree(ctx, engine); err != nil {
+		if err := c.agree(ctx, eng); err != nil {
 			return err
 		}
 	}
-	finish := c.follow(ctx, engine)
-	back, err := do(ctx, engine)
+	finish := c.follow(ctx, eng)
+	back, err := do(ctx, eng)
 	finish()
 	if err != nil {
 		return err
@@ -316,9 +316,9 @@ func (a *app) setPaused(ctx context.Context, reason string, do func(context.Cont
 	if err != nil {
 		return err
 	}
-	engine := &kamino.Engine{Cluster: cluster, Clock: a.clock}
-	was, unread := engine.Paused(ctx)
-	if err := do(ctx, engine); err != nil {
+	eng := &kamino.Engine{Cluster: cluster, Clock: a.clock}
+	was, unread := eng.Paused(ctx)
+	if err := do(ctx, eng); err != nil {
 		return err
 	}
 	switch {

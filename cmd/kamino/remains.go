@@ -28,25 +28,25 @@ type remainder struct {
 
 // remains reads what would remain of Kamino in the cluster and at the cloud, in the order in which
 // it can be removed. A pool that is gone has none; what cannot be read is an error beside it.
-func (c *restoreCommand) remains(ctx context.Context, engine *kamino.Engine) ([]remainder, error) {
+func (c *restoreCommand) remains(ctx context.Context, eng *kamino.Engine) ([]remainder, error) {
 	ctx = kamino.Looking(ctx)
-	nodes, err := engine.Cluster.Nodes(ctx)
+	nodes, err := eng.Cluster.Nodes(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	leases, err := engine.Cluster.Leases(ctx)
+	leases, err := eng.Cluster.Leases(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
 	out, homes, errs := []remainder{}, map[string]remainder{}, []error(nil)
 	original := len(c.opts.Pools) == 0 // each pool that was read is back at its original model
-	for _, id := range poolsOf(ctx, engine.Provider, nodes, leases) {
+	for _, id := range poolsOf(ctx, eng.Provider, nodes, leases) {
 		if len(c.opts.Pools) > 0 && !slices.ContainsFunc(c.opts.Pools, func(name string) bool {
 			return strings.EqualFold(name, id.Name()) || strings.EqualFold(name, string(id))
 		}) {
 			continue
 		}
-		pool, err := engine.Provider.Pool(ctx, id)
+		pool, err := eng.Provider.Pool(ctx, id)
 		switch {
 		case errors.Is(err, kamino.ErrNotFound):
 			continue
@@ -54,7 +54,7 @@ func (c *restoreCommand) remains(ctx context.Context, engine *kamino.Engine) ([]
 			errs = append(errs, fmt.Errorf("read pool %s: %w", id.Name(), err))
 			continue
 		}
-		found, err := remainsOf(ctx, engine.Provider, pool, homes)
+		found, err := remainsOf(ctx, eng.Provider, pool, homes)
 		out, errs = append(out, found...), append(errs, err)
 	}
 	boots := func(r remainder) bool { return strings.HasPrefix(r.Needed, nextBoots) }
@@ -64,7 +64,7 @@ func (c *restoreCommand) remains(ctx context.Context, engine *kamino.Engine) ([]
 	if slices.ContainsFunc(out, func(r remainder) bool { return r.Needed != "" }) {
 		holds = "it holds what is still needed"
 	}
-	kinds := engine.Provider.Homes()
+	kinds := eng.Provider.Homes()
 	slices.Reverse(kinds)
 	for _, kind := range kinds {
 		for _, id := range slices.Sorted(maps.Keys(homes)) {

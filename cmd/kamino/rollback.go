@@ -82,17 +82,17 @@ func (c *rollbackCommand) Run(ctx context.Context) error {
 	if err := c.readSecrets(); err != nil {
 		return err
 	}
-	engine, err := c.engine(ctx)
+	eng, err := c.engine(ctx)
 	if err != nil {
 		return err
 	}
 	if !c.yes && !c.opts.DryRun && c.asks() {
-		if err := c.agree(ctx, engine); err != nil {
+		if err := c.agree(ctx, eng); err != nil {
 			return err
 		}
 	}
-	finish := c.follow(ctx, engine)
-	back, err := engine.Rollback(ctx, c.opts)
+	finish := c.follow(ctx, eng)
+	back, err := eng.Rollback(ctx, c.opts)
 	finish()
 	if err != nil && !(c.opts.DryRun && back.Changed) {
 		return err
@@ -110,10 +110,10 @@ func (c *rollbackCommand) Run(ctx context.Context) error {
 }
 
 // agree shows what a rollback would do, and asks.
-func (c *rollbackCommand) agree(ctx context.Context, engine *kamino.Engine) error {
+func (c *rollbackCommand) agree(ctx context.Context, eng *kamino.Engine) error {
 	opts := c.opts
 	opts.DryRun = true
-	back, err := engine.Rollback(ctx, opts)
+	back, err := eng.Rollback(ctx, opts)
 	if err != nil || !back.Changed {
 		return err
 	}

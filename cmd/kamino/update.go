@@ -186,21 +186,21 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	if err := c.needImage(ctx, c.dryRun); err != nil {
 		return c.refuse(ctx, err, c.dryRun, func(e *kamino.Engine) error { return e.GiveBack(ctx, c.donor) })
 	}
-	engine, err := c.engine(ctx)
+	eng, err := c.engine(ctx)
 	if err != nil {
 		return err
 	}
 	if c.dryRun {
-		return c.plan(ctx, engine, opts)
+		return c.plan(ctx, eng, opts)
 	}
-	finish, began := c.follow(ctx, engine), c.clock.Now()
-	result, err := engine.Update(ctx, opts)
+	finish, began := c.follow(ctx, eng), c.clock.Now()
+	result, err := eng.Update(ctx, opts)
 	finish()
 	var pools []string
 	if result.Pool != "" {
 		pools = []string{string(result.Pool)}
 	}
-	c.notify.tell(ctx, c.app, engine, pools, began, err)
+	c.notify.tell(ctx, c.app, eng, pools, began, err)
 	report := updateReport{Result: result, OK: err == nil, byVersion: opts.ImageReference == kamino.ByVersion}
 	if err != nil {
 		report.Error, report.Hints = err.Error(), kamino.Advice(err)

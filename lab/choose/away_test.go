@@ -71,7 +71,7 @@ func TestDonorsAway(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			donors := watchDonors(ctx, t)
-			e := engine(t, test.ahead)
+			e := newEngine(t, test.ahead)
 			var mu sync.Mutex
 			building, together := map[string]bool{}, 0
 			e.Report = func(ev kamino.Event) {
@@ -117,7 +117,7 @@ func TestDonorsAway(t *testing.T) {
 // A candidate that cannot be drained is given back, and the next one is taken.
 func TestNextCandidate(t *testing.T) {
 	const pool = "k8s-a-vmss"
-	e := engine(t, 4*day)
+	e := newEngine(t, 4*day)
 	opts := kamino.AutoDefaults()
 	opts.Proof.Mode = kamino.ProveNone
 	opts.Pools, opts.Rules.MinReady, opts.Settle, opts.Grace = []string{pool}, 0, 100*time.Millisecond, time.Second

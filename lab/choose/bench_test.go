@@ -199,7 +199,7 @@ func fillCloud(t *testing.T, pools, nodes, subscriptions int) {
 	}
 	shared.Cloud.SetRoles(shared.Environment()["AZURE_CLIENT_ID"], roles...)
 	t.Logf("seeded in %s", time.Since(began).Round(time.Millisecond))
-	e := engine(t, 0)
+	e := newEngine(t, 0)
 	if subscriptions > 1 {
 		e.Provider = providerOfAll(t)
 	}

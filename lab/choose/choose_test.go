@@ -114,7 +114,7 @@ func rollBack(t *testing.T, to, bad string) {
 // was returned to until a node is patched anew, and then takes that node.
 func tomorrow(t *testing.T, badDonor, bad string) {
 	t.Helper()
-	e := engine(t, day)
+	e := newEngine(t, day)
 	opts := kamino.AutoDefaults()
 	opts.Pools, opts.Rules.MinReady = []string{"k8s-stale-vmss"}, 0
 	plan := func() kamino.PoolPlan {

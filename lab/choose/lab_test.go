@@ -105,7 +105,7 @@ func labTransport(t *testing.T) *http.Transport {
 }
 
 // engine is the product inside this process, with a clock that is ahead.
-func engine(t *testing.T, ahead time.Duration) *kamino.Engine {
+func newEngine(t *testing.T, ahead time.Duration) *kamino.Engine {
 	t.Helper()
 	environment := shared.Environment()
 	provider, err := azure.New(azure.Config{
@@ -173,7 +173,7 @@ func patch(t *testing.T, pool string, ago time.Duration) {
 // the version that the definition stands for which the model refers to.
 func nextOf(t *testing.T, pool string) string {
 	t.Helper()
-	provider := engine(t, 0).Provider
+	provider := newEngine(t, 0).Provider
 	p, err := provider.Pool(t.Context(), kamino.PoolID(strings.ToLower(shared.Scenario.PoolID(pool))))
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func prototype(t *testing.T, pool string, ago time.Duration) {
 	opts := kamino.Defaults()
 	opts.Proof.Mode = kamino.ProveNone // no canary lives in another time than its cluster
 	opts.Donor, opts.Settle, opts.Grace = nodesOf(t, pool)[0], 100*time.Millisecond, time.Second
-	if _, err := engine(t, -ago).Update(t.Context(), opts); err != nil {
+	if _, err := newEngine(t, -ago).Update(t.Context(), opts); err != nil {
 		t.Fatalf("make the earlier prototype of %s: %v", pool, err)
 	}
 }

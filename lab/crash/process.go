@@ -206,12 +206,12 @@ func (w *World) begin(p *Process, command func(context.Context, *kamino.Engine) 
 		defer w.clock.leave()
 		p.Started = w.clock.Now()
 		defer func() { cancel(); p.Ended = w.clock.Now() }()
-		engine, err := p.engine()
+		eng, err := p.engine()
 		if err != nil {
 			p.Err = err
 			return
 		}
-		p.Err = command(ctx, engine)
+		p.Err = command(ctx, eng)
 	}()
 }
 
