@@ -66,7 +66,7 @@ unit: ## the tests of the product; sweeps play samples
 	@.ci/part unit $(if $(SWEEP),0,$(BOUND_unit)) go test -timeout $(if $(SWEEP),5h,30m) ./...
 
 # Who starts goroutines. The simulation runs one goroutine at a time, and the other packages start none.
-RACY := . ./controller/... ./kube ./notify ./azure/... ./aws/... ./providertest ./cmd/kamino \
+RACY := ./engine ./controller/... ./kube ./notify ./azure/... ./aws/... ./providertest ./cmd/kamino \
 	$(addprefix ./agent/,inventory scan capture host firstboot watch)
 
 .PHONY: race

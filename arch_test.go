@@ -22,31 +22,38 @@ const module = "kamino.dev/kamino"
 // own, may import of other people's and of this module.
 type rule struct {
 	pkg     string
-	allowed []string // prefixes; the standard library is always allowed
+	allowed []string // packages of this module, with "/..." what lies below one, too; prefixes of others. The standard library is always allowed
 	why     string
 }
 
 // rules are the architecture: who may know whom. Test files are not bound.
 var rules = []rule{
-	{"", nil, "the vocabulary and the pipeline need nothing but the standard library"},
-	{"boot", []string{module + "/boot"}, "boot analysis is pure and embeddable"},
-	{"agent", []string{module + "/boot", module + "/agent", "golang.org/x/sys", "go.yaml.in/yaml", "github.com/coreos/go-systemd", "github.com/godbus/dbus", "go.etcd.io/bbolt", "github.com/klauspost/compress/zstd", "github.com/ulikunitz/xz"},
+	{"", nil, "words and ports need nothing but the standard library"},
+	{"selection", []string{module}, "who becomes a donor follows from nodes and rules only"},
+	{"proof", []string{module}, "a verdict follows from what was seen and its bounds only"},
+	{"poolstate", []string{module, module + "/selection"}, "what is to be done follows from how the pool stands and from the options"},
+	{"workflow", []string{module}, "a runner of steps knows no pool"},
+	{"lock", []string{module, module + "/workflow"}, "the lock knows its lease and the run that has it"},
+	{"engine", []string{module, module + "/selection", module + "/proof", module + "/poolstate", module + "/workflow", module + "/lock"},
+		"the runs know the ports, and nobody behind them"},
+	{"boot", []string{module + "/boot/..."}, "boot analysis is pure and embeddable"},
+	{"agent", []string{module + "/boot/...", module + "/agent/...", "golang.org/x/sys", "go.yaml.in/yaml", "github.com/coreos/go-systemd", "github.com/godbus/dbus", "go.etcd.io/bbolt", "github.com/klauspost/compress/zstd", "github.com/ulikunitz/xz"},
 		"the agent is small, static, and knows no cluster and no cloud SDK"},
 	{"agent/userdata", []string{module + "/agent/strict", "go.yaml.in/yaml"}, "kamino reads user data as the agent does, on every system"},
 	{"api", []string{"k8s.io/apimachinery/"}, "whoever writes a NodePrototype needs the kind and nothing else"},
 	{"kube", []string{module, "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}, "one adapter per outside world; no providers"},
-	{"controller", []string{module, "sigs.k8s.io/controller-runtime/", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "github.com/go-logr/logr", "github.com/prometheus/"},
+	{"controller", []string{module, module + "/engine", module + "/poolstate", module + "/kube", module + "/notify", module + "/api/...", module + "/controller/...", "sigs.k8s.io/controller-runtime/", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "github.com/go-logr/logr", "github.com/prometheus/"},
 		"one reconciler around the engine; no providers, and no other room knows controller-runtime"},
-	{"notify", []string{module, "github.com/nicholas-fedor/shoutrrr/"}, "it knows what a status tells and who is told, and no cluster"},
+	{"notify", []string{module, module + "/poolstate", "github.com/nicholas-fedor/shoutrrr/"}, "it knows what a status tells and who is told, and no cluster"},
 	{"azure", []string{module, "github.com/Azure/azure-sdk-for-go"}, "one adapter per outside world; never the emulator, which would hide its mistakes"},
-	{"azure/emulator", []string{module + "/azure/emulator"}, "it must not share the client's mistakes"},
+	{"azure/emulator", []string{module + "/azure/emulator/..."}, "it must not share the client's mistakes"},
 	{"aws", []string{module, module + "/agent/userdata", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}, "one adapter per outside world; never the emulator, which would hide its mistakes. A canary's user data is read as a node does"},
-	{"aws/emulator", []string{module + "/aws/emulator"}, "it must not share the client's mistakes"},
+	{"aws/emulator", []string{module + "/aws/emulator/..."}, "it must not share the client's mistakes"},
 	{"providertest", []string{module}, "the contract knows no provider"},
-	{"cmd/kamino", []string{module, "github.com/spf13/", "k8s.io/client-go/", "k8s.io/apimachinery/", "k8s.io/klog/v2", "sigs.k8s.io/yaml", "golang.org/x/term", "golang.org/x/crypto/x509roots"}, "wires everything but the emulator"},
-	{"cmd/kamino-agent", []string{module + "/agent", module + "/boot"}, "a small main around agent"},
+	{"cmd/kamino", []string{module + "/...", "github.com/spf13/", "k8s.io/client-go/", "k8s.io/apimachinery/", "k8s.io/klog/v2", "sigs.k8s.io/yaml", "golang.org/x/term", "golang.org/x/crypto/x509roots"}, "wires everything but the emulator"},
+	{"cmd/kamino-agent", []string{module + "/agent/...", module + "/boot/..."}, "a small main around agent"},
 	{"internal/invariant", nil, "a referee that used the player's functions would share his mistakes"},
-	{"internal/sim", []string{module}, "it plays the engine as anybody could who imports it"},
+	{"internal/sim", []string{module + "/..."}, "it plays the engine as anybody could who imports it"},
 	{"internal/worlds", []string{module}, "what both worlds play with, and nothing of either"},
 	{"internal/sim/mutants", nil, "they are patches, and no part of what they patch"},
 	{"charts", []string{module + "/internal/render"}, "whoever installs the charts needs nothing else"},
@@ -97,14 +104,10 @@ func breaks(r rule, path string) string {
 			return why
 		}
 	}
-	if r.pkg == "controller" && (strings.HasPrefix(path, module+"/azure") || strings.HasPrefix(path, module+"/aws")) {
-		return r.why
-	}
-	if r.pkg == "kube" && strings.HasPrefix(path, module+"/") || (r.pkg == "azure" || r.pkg == "aws") && strings.HasPrefix(path, module+"/") && !slices.Contains(r.allowed, path) {
-		return r.why
-	}
 	for _, p := range r.allowed {
-		if strings.HasPrefix(path, p) {
+		below, all := strings.CutSuffix(p, "/...")
+		switch ours := strings.HasPrefix(p, module); {
+		case ours && path == below, all && strings.HasPrefix(path, below+"/"), !ours && strings.HasPrefix(path, p):
 			return ""
 		}
 	}
@@ -157,7 +160,7 @@ func TestOneClock(t *testing.T) {
 			return true
 		})
 	}
-	for _, dir := range []string{".", "kube", "azure", "aws", "controller", "controller/metrics", "notify", "cmd/kamino"} {
+	for _, dir := range []string{".", "selection", "proof", "poolstate", "workflow", "lock", "engine", "kube", "azure", "aws", "controller", "controller/metrics", "notify", "cmd/kamino"} {
 		if !checked[dir] {
 			t.Errorf("nothing of %s was read", dir)
 		}
@@ -202,8 +205,8 @@ func TestGuide(t *testing.T) {
 			t.Errorf("docs/architecture.md: %v", err)
 		}
 	}
-	if len(first) != 5 {
-		t.Errorf("docs/architecture.md names %q to be read first, five are wanted", first)
+	if len(first) > 6 {
+		t.Errorf("docs/architecture.md names %q to be read first, which is more than ten minutes take", first)
 	}
 }
 

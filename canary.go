@@ -1,12 +1,9 @@
 package kamino
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -32,7 +29,7 @@ type Prover interface {
 	Console(context.Context, Pool, Canary) ([]string, error)
 	// PreflightCanary is Preflight for the rights that only a canary needs. ErrForbidden names
 	// them.
-	PreflightCanary(context.Context) (doubts []Doubt, err error)
+	PreflightCanary(context.Context) (doubts []Warning, err error)
 	// CanaryRights is the file of the documentation that grants those rights. It makes no call.
 	CanaryRights() string
 }
@@ -121,44 +118,8 @@ type Baked struct {
 	Restarts map[string]int `json:"restarts,omitempty"`
 }
 
-// maxBaked is of how many services the ledger takes a node's word.
-const maxBaked = 10
-
-// again counts by unit how often systemd started a service again since the first report after the
-// node was Ready, as NRestarts does.
-func (s Sight) again() map[string]int {
-	counts := map[string]int{}
-	r, _ := s.Node.Report(s.Nonce)
-	for unit, n := range r.Restarts {
-		if n -= s.Restarts[unit]; s.Restarts != nil && n > 0 {
-			counts[unit] = n
-		}
-	}
-	return counts
-}
-
-// baked is how the canary did so far; false where its agent does not tell, or too much.
-func (s Sight) baked() (Baked, bool) {
-	b := Baked{Seconds: s.Now.Sub(s.Ready).Seconds(), Restarts: s.again()}
-	return b, s.there() && s.Restarts != nil && len(b.Restarts) <= maxBaked
-}
-
-// restarts is how often systemd may have started a service again on a canary that has been Ready
-// for so long: twice as often as on any good one. Where three of those were watched for as long and
-// it never did, that is none; else one, since some services end once after their first work.
-func (b Bounds) restarts(unit string, seconds float64) int {
-	usual, known := 0, 0
-	for _, good := range b.Baked {
-		usual = max(usual, good.Restarts[unit])
-		if good.Seconds >= 0.9*seconds {
-			known++
-		}
-	}
-	if usual == 0 && known < 3 {
-		return 1
-	}
-	return 2 * usual
-}
+// MaxBaked is of how many services the ledger takes a node's word.
+const MaxBaked = 10
 
 // Report reads the node's report; ok is false when there is none, it cannot be read, or it answers
 // another order.
@@ -167,140 +128,13 @@ func (n Node) Report(nonce string) (r NodeReport, ok bool) {
 	return r, err == nil && nonce != "" && r.Nonce == nonce
 }
 
-// removeCanary removes the first of the canaries that may go and shall.
-func (r *Run) removeCanary(prover Prover, list []Canary, shall func(Canary) bool) (Next, bool) {
-	for _, c := range list {
-		r.proof.machines[c.Instance] = c.Name
-		switch {
-		case !shall(c):
-		case !r.mayRemove(c):
-			why := fmt.Sprintf("belongs to run %s, which is not recorded on the lease of the pool: it is kept until it expires at %s", c.Run, c.Expires.Format(time.RFC3339))
-			r.proof.kept[c.Name] = why
-			r.doubt(InRetire, "canary "+c.Name+" "+why)
-		case c.State == Deleting:
-			r.proof.leaves = true
-			return wait("canary " + c.Name + " to be deleted"), true
-		default:
-			r.proof.shown = true
-			return r.removal(prover, c.Name, c.Run), true
-		}
-	}
-	return Next{}, false
-}
-
-// removeUnlisted removes the canary that stands on the lease by its name, once, where no list shows
-// it: a list may lack what a process asked for that was killed.
-func (r *Run) removeUnlisted(prover Prover, list []Canary) (Next, bool) {
-	name := r.held.lease.Record.Canary
-	if !r.knownCanary(name) || r.proof.removed[name] || lists(list, name) {
-		return Next{}, false
-	}
-	return r.removal(prover, name, r.held.run), true
-}
-
-func lists(list []Canary, name string) bool {
+func Lists(list []Canary, name string) bool {
 	return slices.ContainsFunc(list, func(c Canary) bool { return c.Name == name })
 }
 
-func (r *Run) removal(prover Prover, name, run string) Next {
-	return act(ActRemoveCanary, "remove canary "+name+" of run "+run, func(ctx context.Context) error {
-		r.proof.listedAt = time.Time{}
-		err := prover.RemoveCanary(ctx, r.pool, name)
-		if err == nil {
-			r.proof.removed[name] = true
-		}
-		return err
-	}).of(name).then("canary "+name+" to be deleted", 0)
-}
-
-// removeProbe deletes the operator's probe that this run, or one that it took the place of, has
-// started.
-func (r *Run) removeProbe(ctx context.Context) error {
-	p := r.held.lease.Record.Probe
-	examiner, looks := r.engine.Cluster.(Examiner)
-	if p == nil || !looks {
-		return nil
-	}
-	if err := examiner.RemoveProbe(ctx, *p); err != nil {
-		return fmt.Errorf("delete the probe of run %s: %w", p.Run, err)
-	}
-	return nil
-}
-
-// knownCanary says whether a name is that of a canary of this run, or of one that has certainly
-// ended. What a lease says of a canary is a claim, as a mark is.
-func (r *Run) knownCanary(name string) bool {
-	return name == r.canaryName() || slices.ContainsFunc(r.held.lease.Ledger.Past, func(p PastRun) bool { return name == CanaryName(r.pool.ID, p.Run) })
-}
-
-// canaryOfNode is the name of the canary whose node it can only be: by its own name, which is the
-// canary's and six characters, and by its provider ID, where it has one.
-func (r *Run) canaryOfNode(ctx context.Context, n Node) (name string, ok bool) {
-	const suffix = 6 // https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-instance-ids
-	name = n.Name[:max(0, len(n.Name)-suffix)]
-	if n.ProviderID == "" {
-		return name, PoolID(name).ofCanary()
-	}
-	if !PoolID(name).ofCanary() {
-		return r.canaryByMachine(ctx, n)
-	}
-	set, err := r.engine.Provider.PoolOf(ctx, n.ProviderID)
-	return name, err == nil && strings.EqualFold(set.Name(), name)
-}
-
-// canaryByMachine is for clouds that name nodes their own way: a machine that was listed as a
-// canary, or a node that answers the order of this run, or of the one that left its canary, and is
-// of no pool.
-func (r *Run) canaryByMachine(ctx context.Context, n Node) (name string, ok bool) {
-	if name, ok = r.proof.machines[n.ProviderID]; ok {
-		return name, true
-	}
-	l := r.held.lease
-	if _, own := n.Report(l.Record.Nonce); own {
-		name = r.canaryName()
-	} else if _, left := n.Report(l.Ledger.CanaryNonce); left {
-		name = l.Ledger.Canary
-	} else {
-		return "", false
-	}
-	_, err := r.engine.Provider.PoolOf(ctx, n.ProviderID)
-	return name, errors.Is(err, ErrUnsupported)
-}
-
-// mayRemove: the canary's run is this one or has certainly ended, or its time is over.
-func (r *Run) mayRemove(c Canary) bool {
-	l := r.held.lease
-	ended := slices.ContainsFunc(l.Ledger.Past, func(p PastRun) bool { return p.Run == c.Run })
-	return c.Run == r.held.run || c.Name == l.Record.Canary && r.knownCanary(c.Name) || ended || !c.Expires.After(r.engine.now())
-}
-
-func judgeProbe(s Sight, b Bounds) (Outcome, string) {
-	p := s.Probe
-	switch {
-	case !p.Wanted || !s.there():
-		return ProofPassed, "none wanted"
-	case p.Failed:
-		return ProofFailed, "it failed" + inBrackets(p.Reason)
-	case p.Done:
-		return ProofPassed, "it succeeded"
-	case !p.Started:
-		return s.byAndBy(b, ProofInconclusive, "it was not started")
-	case p.Owed:
-		return s.byAndBy(b, ProofInconclusive, "it waits for something that does not exist"+inBrackets(p.Reason))
-	}
-	return s.byAndBy(b, ProofFailed, "it has not ended"+inBrackets(p.Reason))
-}
-
-// proofAbandoned is told of a version that is tagged as being proved, where nobody does that any
+// TagProofAbandoned is told of a version that is tagged as being proved, where nobody does that any
 // more. No tag says so.
-const proofAbandoned = "abandoned"
-
-// proves: a canary of the version is there, or a run that lives is about to make or remove one.
-func (o overview) proves(v Artifact, now time.Time) bool {
-	u := o.lease.Unfinished(now)
-	return u != nil && u.Alive && u.Version == v.Name ||
-		slices.ContainsFunc(o.canaries, func(c Canary) bool { return strings.EqualFold(c.Version, v.ID) })
-}
+const TagProofAbandoned = "abandoned"
 
 // Proved tells how a version passed its proof.
 type Proved struct {
@@ -310,119 +144,4 @@ type Proved struct {
 	Checks       int       `json:"checks"`                 // that passed
 	// Left are the checks, or the parts of them, that had nothing to compare with.
 	Left []Finding `json:"notApplicable,omitempty"`
-}
-
-// proved tells how the version of a run passed.
-func (r *Run) proved() *Proved {
-	without, s, passed := r.opts.Proof.Without, r.proof.sight, map[string]bool{}
-	p := &Proved{By: r.proof.mode, Node: cmp.Or(s.Node.Name, s.Canary.Hostname), ReadySeconds: s.boot().Seconds()}
-	for _, f := range r.proof.findings {
-		if passed[f.Check] = passed[f.Check] || f.Outcome == ProofPassed; f.Outcome == ProofNotApplicable {
-			p.Left = append(p.Left, f)
-		}
-	}
-	p.Checks = len(slices.DeleteFunc(Checks(), func(name string) bool {
-		return slices.Contains(without, name) || name == "probe" && r.opts.Proof.Probe == nil || !passed[name]
-	}))
-	return p
-}
-
-// uncompared are the parts of checks for which a version without a seal receipt tells nothing.
-func (s Sight) uncompared(b Bounds) (left []Finding) {
-	if !s.Unsealed {
-		return nil
-	}
-	for _, f := range []Finding{
-		{"identity", ProofNotApplicable, "the SSH host keys of the machine that the version was made of are unknown, so the canary's cannot be compared"},
-		{"capacity", ProofNotApplicable, "the version has no donor to compare it with"},
-		{"report", ProofNotApplicable, "no receipt lists the packages on the version's disk"},
-	} {
-		if !slices.Contains(b.Without, f.Check) {
-			left = append(left, f)
-		}
-	}
-	return left
-}
-
-// justNow is how old a read of the cloud may be that stands for another one: less than passes
-// between a read and what is done about it anyway.
-const justNow = 2 * time.Second
-
-// canaries lists the pool's, unless that was done just now, and nothing was done to them since.
-func (r *Run) canaries(ctx context.Context) ([]Canary, error) {
-	p := &r.proof
-	if elapsed(p.listedAt, r.engine.now()) <= justNow {
-		return p.listed, nil
-	}
-	list, err := r.listCanaries(ctx)
-	if err == nil {
-		p.listed, p.listedAt = list, r.engine.now()
-	}
-	return list, err
-}
-
-func (r *Run) listCanaries(ctx context.Context) ([]Canary, error) {
-	prover, _, _ := r.engine.prover()
-	list, err := prover.Canaries(ctx, r.pool)
-	if err != nil {
-		return nil, fmt.Errorf("list canaries of pool %s: %w", r.pool.Name, err)
-	}
-	return list, nil
-}
-
-// retireLeft removes the canary, or its Node object, that the proof before could not.
-func (e *Engine) retireLeft(ctx context.Context, o overview) error {
-	return e.underLease(ctx, o.pool, []Step{{Name: InRetire, Does: "remove canaries", When: (*Run).makesCanaries, Look: (*Run).lookRetire, Patient: true}}, nil)
-}
-
-// lookProvable makes sure that the version which a person named can be proved beside the pool.
-func (r *Run) lookProvable(ctx context.Context) (Next, error) {
-	return done("a canary can be created"), r.chooseProof(ctx)
-}
-
-// lookNamed reads, under the lease, the version that a person named.
-func (r *Run) lookNamed(ctx context.Context) (Next, error) {
-	o, err := r.overviewNow(ctx)
-	if err != nil {
-		return Next{}, err
-	}
-	i := indexOf(o.versions, r.opts.Version)
-	if i < 0 && r.runner.Spent() < goneAfter {
-		return wait("version " + r.opts.Version + ", which is not listed, to be listed or to be confirmed gone"), nil
-	} else if i < 0 {
-		return Next{}, fmt.Errorf("version %s is gone: there is nothing to prove", r.opts.Version)
-	}
-	r.pool = o.pool
-	if err := r.refusePinned(ctx, o.versions); err != nil {
-		return Next{}, err
-	} else if err := o.provable(o.versions[i]); err != nil {
-		return Next{}, inTheWay{err}
-	}
-	t := target{version: &o.versions[i], points: r.opts.offers || r.opts.ImageReference != ByVersion && o.follows(""), offered: r.opts.offers}
-	if err := r.engine.comeToPoint(ctx, &o, &t, r.opts.ImageReference); err != nil {
-		return Next{}, err
-	}
-	r.image.reference = t.spec().Reference
-	r.image.version, r.image.preBuilt, r.image.there = o.versions[i], true, true
-	if o.versions[i].Tags[TagReceipt] == "" {
-		r.doubt(InVersion, "whether the disk of version "+r.opts.Version+" holds the identity and the secrets of the machine that it was made of: it has no seal receipt")
-	}
-	return done(r.opts.Version + " is there"), nil
-}
-
-// provable says why a version cannot be proved before new nodes boot from it.
-func (o overview) provable(v Artifact) error {
-	now := o.next()
-	switch {
-	case v.Tags[TagBad] != "":
-		return WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.pool.Name, v.Tags[TagBad]),
-			"to use it all the same: kamino rollback --pool %s --to %s", o.pool.Name, v.Name)
-	case now != nil && now.Name == v.Name:
-		return WithHint(fmt.Errorf("new nodes of pool %s already boot from version %s: it can no longer be proved first", o.pool.Name, v.Name),
-			"go back to another one, or exclude this one from latest, and then prove it; kamino status lists the versions")
-	case now != nil && CompareVersions(now.Name, v.Name) > 0:
-		return WithHint(fmt.Errorf("version %s of pool %s is older than %s, which new nodes boot from", v.Name, o.pool.Name, now.Name),
-			"kamino rollback --pool %s --to %s goes back to it", o.pool.Name, v.Name)
-	}
-	return nil
 }

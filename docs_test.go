@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // TestArchitectureTable: the table of steps in docs/architecture.md is the
@@ -26,7 +26,7 @@ func TestArchitectureTable(t *testing.T) {
 	}
 	_, after, _ := strings.Cut(rest, "\n\n")
 	var rows strings.Builder
-	for _, s := range kamino.Pipeline() {
+	for _, s := range engine.Pipeline() {
 		fmt.Fprintf(&rows, "| %s | %s | %s | %s |\n", s.Name, dash(s.Original), s.Does, dash(s.Back))
 	}
 	want := before + head + rows.String() + "\n" + after

@@ -63,6 +63,7 @@ type HintError struct {
 }
 
 func (e *HintError) Error() string { return e.Err.Error() }
+
 func (e *HintError) Unwrap() error { return e.Err }
 
 // WithHint adds advice to an error. The command line prints it on a line of its
@@ -123,8 +124,8 @@ func Advice(err error) []string {
 	return each(append(all, Hints(err)...))
 }
 
-// advice is what every hint of an error says, each once, or otherwise where it has none.
-func advice(err error, otherwise string) string {
+// AdviceOr is what every hint of an error says, each once, or otherwise where it has none.
+func AdviceOr(err error, otherwise string) string {
 	return cmp.Or(strings.Join(each(Hints(err)), "; "), otherwise)
 }
 
@@ -157,8 +158,8 @@ func (r Refusal) String() string {
 	return fmt.Sprintf("%s is %q: %s; %s", r.Field, r.Value, r.Why, r.Do)
 }
 
-// spot says whether the provider may take the machine away at any time, as Refusals tell.
-func spot(list []Refusal) bool {
+// Spot says whether the provider may take the machine away at any time, as Refusals tell.
+func Spot(list []Refusal) bool {
 	return slices.ContainsFunc(list, func(r Refusal) bool { return r.Code == "spot" })
 }
 
@@ -203,54 +204,24 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("pool %s is held by run %s (process %s, %s %s, step %s)",
-		e.Pool.Name(), e.Holder, cmp.Or(e.By, "unknown"), e.Work.takes(), cmp.Or(e.Donor, "none"), cmp.Or(e.Step, InLock))
+		e.Pool.Name(), e.Holder, cmp.Or(e.By, "unknown"), e.Work.Takes(), cmp.Or(e.Donor, "none"), cmp.Or(e.Step, StepLock))
 }
 
-// transient tells whether looking again later can help.
-func transient(err error) bool {
+// Transient tells whether looking again later can help.
+func Transient(err error) bool {
 	var t *ThrottledError
 	return errors.As(err, &t) || errors.Is(err, ErrInProgress) ||
 		errors.Is(err, ErrConflict) || errors.Is(err, ErrUnavailable)
 }
 
-// refuse joins the refusals of node, instance and pool that the options do not
-// lift.
-func (r *Run) refuse(midRun bool) error {
-	all := refuseNode(r.donor.node, r.opts, midRun)
-	if mark, err := r.donor.node.Mark(); r.plan != nil && err == nil && mark.patches() && mark.Begun && r.work() == "" {
-		// A run would give it back, and find it blocked then.
-		all = append(all, Refusal{Code: "patch-failed", Why: mark.patching(), Do: goesOn(r.donor.node.Name)})
-	}
-	if !SameVM(r.donor.instance.VMID, r.donor.node.SystemUUID) {
-		all = append(all, Refusal{Code: "identity", Field: "status.nodeInfo.systemUUID", Value: r.donor.node.SystemUUID,
-			Why: fmt.Sprintf("instance %s is VM %s, not the machine that the node runs on", r.donor.instance.ID, r.donor.instance.VMID),
-			Do:  "check whether the instance was replaced under the same name; if so, delete the stale Node object"})
-	}
-	all = append(all, r.donor.instance.Refusals...)
-	all = append(all, r.pool.Refusals...)
-	kept := r.opts.unlifted(all)
-	if len(kept) == 0 {
-		return nil
-	}
-	return &RefusedError{Subject: "node " + r.donor.node.Name, Refusals: kept}
-}
-
-// unlifted leaves out the refusals that an option overrides.
-func (o Options) unlifted(list []Refusal) []Refusal {
-	return slices.DeleteFunc(slices.Clone(list), func(f Refusal) bool {
-		return f.Allow == "allow-spot" && o.AllowSpot || f.Allow == allowAdopt && o.AdoptModel ||
-			f.Allow == allowImageOnly && o.ImageOnly || o.back && slices.Contains(notOfGoingBack, f.Code)
-	})
-}
-
-func refuseUnknown(node string) error {
+func RefuseUnknown(node string) error {
 	return &RefusedError{Subject: fmt.Sprintf("node %q", node), Refusals: []Refusal{{Code: "unknown-node",
 		Why: "not found: the cluster has no node of that name",
 		Do:  "kubectl get nodes lists the nodes; if a run left this one off and Kubernetes forgot it: kamino restore"}}}
 }
 
-func refuseMark(node string, err error) error {
-	return &RefusedError{Subject: "node " + node, Refusals: []Refusal{{Code: "mark", Why: err.Error(), Do: leftAlone(node)}}}
+func RefuseMark(node string, err error) error {
+	return &RefusedError{Subject: "node " + node, Refusals: []Refusal{{Code: "mark", Why: err.Error(), Do: LeftAlone(node)}}}
 }
 
 // CodeSealPod is the code of the refusal of a seal pod that no donor could have: its image is
@@ -264,63 +235,52 @@ const CodeLocalVolume = "local-volume"
 // CodeReturns is the code of the refusal of a node for pods that would come back after an eviction.
 const CodeReturns = "returning-pods"
 
-// ofNode says whether all of an error's refusals are for what only its node has, and what is found
+// OfNode says whether all of an error's refusals are for what only its node has, and what is found
 // before anything is taken: such a candidate has cost nothing, and says nothing of the next one.
-func ofNode(refusals []Refusal) bool {
+func OfNode(refusals []Refusal) bool {
 	return len(refusals) > 0 && !slices.ContainsFunc(refusals, func(r Refusal) bool { return r.Code != CodeLocalVolume && r.Code != CodeReturns })
 }
 
-// refuseStuck is the refusal of a node for pods that no waiting removes.
-func refuseStuck(pods []Pod) Refusal {
-	if back := returning(pods); len(back) > 0 {
-		return Refusal{Code: CodeReturns, Why: "the node cannot be drained: " + describePods(back) + "; nothing was evicted", Do: leaveReturning}
+// RefuseStuck is the refusal of a node for pods that no waiting removes.
+func RefuseStuck(pods []Pod) Refusal {
+	if back := Returning(pods); len(back) > 0 {
+		return Refusal{Code: CodeReturns, Why: "the node cannot be drained: " + DescribePods(back) + "; nothing was evicted", Do: LeaveReturning}
 	}
-	return Refusal{Code: "drain", Why: "the node cannot be drained: " + describePods(pods) + "; nothing was evicted",
+	return Refusal{Code: "drain", Why: "the node cannot be drained: " + DescribePods(pods) + "; nothing was evicted",
 		Do: "give these pods a controller or fix their budgets, choose another node, or use --force to delete them"}
 }
 
-// returning are the pods that would come back, and that no waiting removes.
-func returning(pods []Pod) []Pod {
+// Returning are the pods that would come back, and that no waiting removes.
+func Returning(pods []Pod) []Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return !p.Returns || !p.Stuck })
 }
 
-// tolerant are the pods that tolerate the block: any of them may have come after the drain.
-func tolerant(pods []Pod) []Pod {
+// Tolerant are the pods that tolerate the block: any of them may have come after the drain.
+func Tolerant(pods []Pod) []Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return !p.Returns })
 }
 
-const leaveReturning = "choose another node, or let the workloads of these pods tolerate only the taints that they need; --force does not help"
+const LeaveReturning = "choose another node, or let the workloads of these pods tolerate only the taints that they need; --force does not help"
 
-// inTheWay is what a look met that the same command would meet again until somebody changes what
+// InTheWay is what a look met that the same command would meet again until somebody changes what
 // the message names. A read that failed is none: services and credentials come right by
 // themselves (a role of Azure takes minutes to be in effect).
-type inTheWay struct{ Err error }
+type InTheWay struct{ Err error }
 
-func (e inTheWay) Error() string { return e.Err.Error() }
-func (e inTheWay) Unwrap() error { return e.Err }
+func (e InTheWay) Error() string { return e.Err.Error() }
 
-// refusing says whether an error of a look is a refusal.
-func refusing(err error) bool {
+func (e InTheWay) Unwrap() error { return e.Err }
+
+// Refusing says whether an error of a look is a refusal.
+func Refusing(err error) bool {
 	var refused *RefusedError
 	var held *HeldError
-	var met inTheWay
+	var met InTheWay
 	return errors.As(err, &refused) || errors.As(err, &held) || errors.As(err, &met)
 }
 
-// refusedFirst says whether a run was refused that has taken nothing: it began itself, and not even
-// a mark stands on its donor.
-func (r *Run) refusedFirst(err error) bool {
-	var step *StepError
-	if !errors.As(err, &step) || !step.Refused || r.held.adopted {
-		return false
-	}
-	mark, markErr := r.donor.node.claim(r.pool.ID)
-	rec := r.held.lease.Record
-	return mark == nil && markErr == nil && !rec.Sealing && rec.Canary == ""
-}
-
-// hintPool tells what to do where a pool cannot be read that a donor belongs to.
-func hintPool(err error, pool PoolID) error {
+// HintPool tells what to do where a pool cannot be read that a donor belongs to.
+func HintPool(err error, pool PoolID) error {
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return WithHint(err, "nothing was removed; try again in a few minutes: kamino restore; if the pool was deleted for good: kamino restore --pool %s --pool-is-gone", pool.Name())
@@ -331,15 +291,15 @@ func hintPool(err error, pool PoolID) error {
 	return err
 }
 
-func cutText(s string, most int) string {
+func CutText(s string, most int) string {
 	if r := []rune(s); len(r) > most {
 		return string(r[:most-1]) + "…"
 	}
 	return s
 }
 
-// failedStep is the step that an error of a run comes from.
-func failedStep(err error) string {
+// FailedStep is the step that an error of a run comes from.
+func FailedStep(err error) string {
 	var s *StepError
 	if errors.As(err, &s) {
 		return s.Step
@@ -357,12 +317,13 @@ type StepError struct {
 }
 
 func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
+
 func (e *StepError) Unwrap() error { return e.Err }
 
-// interrupted is the error of a call that ended because ctx did: clients tell
+// Interrupted is the error of a call that ended because ctx did: clients tell
 // that as anything between a time-out and a broken reply.
-func interrupted(ctx context.Context, err error) error {
-	if cause := ctx.Err(); cause != nil && (transient(err) || errors.Is(err, cause)) {
+func Interrupted(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil && (Transient(err) || errors.Is(err, cause)) {
 		return &interruption{cause}
 	}
 	return err
@@ -380,8 +341,8 @@ func (i *interruption) Error() string {
 
 func (i *interruption) Unwrap() error { return i.cause }
 
-// someOf names the first few of a list.
-func someOf(names []string) string {
+// SomeOf names the first few of a list.
+func SomeOf(names []string) string {
 	const most = 5
 	if len(names) > most {
 		return strings.Join(names[:most], ", ") + ", …"
@@ -389,9 +350,12 @@ func someOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func inBrackets(s string) string {
+func InBrackets(s string) string {
 	if s == "" {
 		return ""
 	}
 	return " (" + s + ")"
 }
+
+// CodeNoCanary is the code of the refusal of a proof where no canary can be created.
+const CodeNoCanary = "no-canary"

@@ -50,7 +50,7 @@ type Record struct {
 	Held     bool       `json:"held,omitempty"`    // as Mark.Held
 	Work     Work       `json:"work,omitempty"`    // as Mark.Work
 	// Cycled is how far the power cycle of a node has come that did not boot by itself.
-	Cycled powerCycle `json:"cycled,omitempty"`
+	Cycled PowerCycle `json:"cycled,omitempty"`
 	// AwaySince is when the donor's disk began to be sealed, from when on it may be off, and
 	// AwayEnds when it was back. Zero: not so far.
 	AwaySince  time.Time `json:"awaySince,omitzero"`
@@ -74,8 +74,8 @@ type Record struct {
 	Probe *Probed `json:"probe,omitempty"`
 }
 
-// intends says whether an act is among those that the record announces.
-func (r Record) intends(act Act) bool { return slices.Contains(r.Acts, act) }
+// Intends says whether an act is among those that the record announces.
+func (r Record) Intends(act Act) bool { return slices.Contains(r.Acts, act) }
 
 // Ledger is what outlives a run: the way back, and how long runs take here.
 type Ledger struct {
@@ -133,23 +133,23 @@ type Withdrawal struct {
 	Reason  string `json:"reason"`
 }
 
-// left is the version that was left for the next image, which nobody has named since; "" where that
+// Left is the version that was left for the next image, which nobody has named since; "" where that
 // was chosen. What comes before it is no target but by its name.
-func (w *Withdrawal) left(next *Artifact) string {
+func (w *Withdrawal) Left(next *Artifact) string {
 	if w == nil || next == nil || w.To != next.Name {
 		return ""
 	}
 	return w.Version
 }
 
-// again is the version that a person means who withdraws the next image and does not name it. A
+// Again is the version that a person means who withdraws the next image and does not name it. A
 // script that tries again means the one that it has withdrawn: what a withdrawal fell back to is
 // withdrawn by its name only.
-func (w *Withdrawal) again(next string, opts WithdrawOptions) (string, error) {
+func (w *Withdrawal) Again(next string, opts WithdrawOptions) (string, error) {
 	switch {
 	case w == nil || w.To != next:
 		return next, nil
-	case w.Reason == cutText(opts.Reason, maxTag):
+	case w.Reason == CutText(opts.Reason, MaxTag):
 		return w.Version, nil
 	}
 	return "", WithHint(fmt.Errorf("new nodes of pool %s boot from version %s since version %s was taken back (%s): nothing is changed", opts.Pool, next, w.Version, w.Reason),
@@ -203,20 +203,20 @@ const (
 	// before its run may be adopted. It is measured by watching, never by
 	// comparing clocks of two machines.
 	LeaseDuration = 60 * time.Second
-	renewAfter    = LeaseDuration / 4
-	actTimeout    = LeaseDuration * 3 / 4
+	RenewAfter    = LeaseDuration / 4
+	ActTimeout    = LeaseDuration * 3 / 4
 	// slowWrite is how long ago a write of the lease may have begun that is acted on after another
 	// look: what is left of the lease is enough for an act.
-	slowWrite = LeaseDuration * 3 / 5
+	SlowWrite = LeaseDuration * 3 / 5
 	maxPast   = 20
 )
 
-// kept is the withdrawal of what is next that a watch wanted and that could not be made; nil: there
+// Kept is the withdrawal of what is next that a watch wanted and that could not be made; nil: there
 // is none, or the version was promoted since.
-func kept(past []PastRun, next string) *PastRun {
+func Kept(past []PastRun, next string) *PastRun {
 	for i, p := range past {
 		switch {
-		case p.Verb == VerbWithdraw && p.Step == InWatch && p.Withdrawn == next:
+		case p.Verb == VerbWithdraw && p.Step == StepWatch && p.Withdrawn == next:
 			return &past[i]
 		case p.Failure == "" && p.Pointed == next:
 			return nil
@@ -225,25 +225,25 @@ func kept(past []PastRun, next string) *PastRun {
 	return nil
 }
 
-// passed puts a run that has ended in front of the past ones.
-func (l *Ledger) passed(p PastRun) { l.Past = keepNewest(p, l.Past) }
+// NotePast puts a run that has ended in front of the past ones.
+func (l *Ledger) NotePast(p PastRun) { l.Past = keepNewest(p, l.Past) }
 
 // keepNewest adds to a list of the ledger, the newest first. The one that was read stays as it was.
 func keepNewest[T any](newest T, former []T) []T {
 	return slices.Concat([]T{newest}, former[:min(len(former), maxPast-1)])
 }
 
-// failed notes the run of a record that comes to its end without success. What
+// NoteFailed notes the run of a record that comes to its end without success. What
 // holds a pool without a donor, as a restore does, is no run.
-func (l *Ledger) failed(run string, rec Record, now time.Time) {
+func (l *Ledger) NoteFailed(run string, rec Record, now time.Time) {
 	if run == "" || rec.Donor == "" && rec.Work != WorkProve {
 		return
 	}
 	if rec.FailedAt == "" {
 		rec.FailedAt = rec.Step
 	}
-	l.passed(PastRun{Run: run, Donor: rec.Donor, Interrupted: rec.Interrupted || rec.Failure == "", Work: rec.Work, Version: rec.Version, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.away().Seconds(),
-		Failure: cutText(cmp.Or(rec.Failure, processEnded+rec.FailedAt), maxFailure), Step: rec.FailedAt, Proof: rec.Proof})
+	l.NotePast(PastRun{Run: run, Donor: rec.Donor, Interrupted: rec.Interrupted || rec.Failure == "", Work: rec.Work, Version: rec.Version, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.AwayFor().Seconds(),
+		Failure: CutText(cmp.Or(rec.Failure, processEnded+rec.FailedAt), MaxFailure), Step: rec.FailedAt, Proof: rec.Proof})
 }
 
 // Away is since when the donor may be off; zero where it is not, or is back.
@@ -254,8 +254,8 @@ func (r Record) Away() time.Time {
 	return r.AwaySince
 }
 
-// away is how long the donor was away, as far as processes noted it.
-func (r Record) away() time.Duration {
+// AwayFor is how long the donor was away, as far as processes noted it.
+func (r Record) AwayFor() time.Duration {
 	if r.AwaySince.IsZero() || r.AwayEnds.IsZero() {
 		return 0
 	}
@@ -266,11 +266,11 @@ const (
 	processEnded = "its process ended at step "
 	// maxFailure is how many characters of a failure the ledger keeps: annotations
 	// of an object hold 256 KiB together.
-	maxFailure = 400
+	MaxFailure = 400
 )
 
-// knows says whether the lease names a run, as its holder or as one that has ended.
-func (l Lease) knows(run string) bool {
+// Knows says whether the lease names a run, as its holder or as one that has ended.
+func (l Lease) Knows(run string) bool {
 	return l.Holder == run || slices.ContainsFunc(l.Ledger.Past, func(p PastRun) bool { return p.Run == run })
 }
 
@@ -320,9 +320,9 @@ type WrittenModel struct {
 	Whole bool `json:"whole,omitempty"`
 }
 
-// writing notes the image that is about to be written. A write that nobody has seen yet, and that
+// NoteWrite notes the image that is about to be written. A write that nobody has seen yet, and that
 // is repeated, is one.
-func (l *Ledger) writing(image string, now time.Time, seen bool, stamp string) {
+func (l *Ledger) NoteWrite(image string, now time.Time, seen bool, stamp string) {
 	again := l.Wrote != nil && !l.Wrote.Seen && strings.EqualFold(l.Wrote.Image, image)
 	if l.Wrote = (&WrittenModel{Image: image, At: now, Stamp: stamp, Seen: seen}); again {
 		return
@@ -330,8 +330,8 @@ func (l *Ledger) writing(image string, now time.Time, seen bool, stamp string) {
 	l.Writes = keepNewest(now, l.Writes)
 }
 
-// read notes the image that a read has shown in the model.
-func (l *Ledger) read(image string) {
+// NoteRead notes the image that a read has shown in the model.
+func (l *Ledger) NoteRead(image string) {
 	if w := l.Wrote; w != nil && !w.Seen && strings.EqualFold(w.Image, image) {
 		seen := *w
 		seen.Seen = true
@@ -339,26 +339,26 @@ func (l *Ledger) read(image string) {
 	}
 }
 
-// rolledBack notes a version that is not to be chosen, and not marked so far.
-func (l *Ledger) rolledBack(name string) {
+// NoteRolledBack notes a version that is not to be chosen, and not marked so far.
+func (l *Ledger) NoteRolledBack(name string) {
 	if name != "" && !slices.Contains(l.RolledBack, name) {
 		l.RolledBack = append(slices.Clone(l.RolledBack), name)
 	}
 }
 
-// distrust shows the versions that were rolled back and could not be marked as
+// Distrust shows the versions that were rolled back and could not be marked as
 // those that could.
-func (l Ledger) distrust(versions []Artifact) []Artifact {
+func (l Ledger) Distrust(versions []Artifact) []Artifact {
 	for i := range versions {
 		if v := &versions[i]; v.Tags[TagBad] == "" && slices.Contains(l.RolledBack, v.Name) {
-			*v = v.with(TagBad, "rolled back; the version could not be marked")
+			*v = v.WithTag(TagBad, "rolled back; the version could not be marked")
 		}
 	}
 	return versions
 }
 
-// expected is how long a run takes here, without its proof: the medians of those that ended well.
-func (l Ledger) expected() (run, away float64) {
+// Expected is how long a run takes here, without its proof: the medians of those that ended well.
+func (l Ledger) Expected() (run, away float64) {
 	var runs, aways []float64
 	for _, p := range l.Past {
 		if p.Failure == "" && p.Work == "" && p.AwaySeconds > 0 {
@@ -368,18 +368,18 @@ func (l Ledger) expected() (run, away float64) {
 	return median(runs), median(aways)
 }
 
-func (l *Ledger) baked(b Baked) { l.Baked = keepNewest(b, l.Baked) }
+func (l *Ledger) NoteBaked(b Baked) { l.Baked = keepNewest(b, l.Baked) }
 
-// usually is the median of what good canaries took; 0 while fewer than three are known.
-func usually(seconds []float64) time.Duration {
+// Usually is the median of what good canaries took; 0 while fewer than three are known.
+func Usually(seconds []float64) time.Duration {
 	if len(seconds) < 3 {
 		return 0
 	}
 	return time.Duration(median(slices.Clone(seconds)) * float64(time.Second))
 }
 
-// usualPhases are what the phases of good canaries' boots usually took, by name.
-func (l Ledger) usualPhases() map[string]time.Duration {
+// UsualPhases are what the phases of good canaries' boots usually took, by name.
+func (l Ledger) UsualPhases() map[string]time.Duration {
 	took := map[string][]float64{}
 	for _, boot := range l.Phases {
 		for name, seconds := range boot {
@@ -389,7 +389,7 @@ func (l Ledger) usualPhases() map[string]time.Duration {
 	usual := map[string]time.Duration{}
 	for name, seconds := range took {
 		if len(seconds) >= 3 { // a phase that usually takes no time is known, too
-			usual[name] = usually(seconds)
+			usual[name] = Usually(seconds)
 		}
 	}
 	return usual
@@ -405,15 +405,30 @@ func median(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// goneOn notes that a run has come to its end: what was interrupted before it is not gone on with.
-func (l *Ledger) goneOn() {
+// GoneOn notes that a run has come to its end: what was interrupted before it is not gone on with.
+func (l *Ledger) GoneOn() {
 	if len(l.Past) > 0 && l.Past[0].Interrupted {
 		l.Past = slices.Clone(l.Past)
 		l.Past[0].Interrupted = false
 	}
 }
 
-// lastMade is the index of the last run that ended well and made a version; -1: none.
-func (l Ledger) lastMade() int {
+// LastMade is the index of the last run that ended well and made a version; -1: none.
+func (l Ledger) LastMade() int {
 	return slices.IndexFunc(l.Past, func(p PastRun) bool { return p.Failure == "" && p.Pointed == "" && p.Work == "" && p.Version != "" })
+}
+
+// Before says whether cur, which is read from the cluster, is an earlier state of the lease than
+// the last known one, as after a restore of etcd from a backup. Whoever takes a lease over writes
+// a higher epoch than the one that is taken over; another run that took the restored lease wrote
+// it after this run began.
+func (l Lease) Before(cur Lease) bool {
+	if SameOwner(cur, l) {
+		return cur.Renewed.Before(l.Renewed)
+	}
+	return cur.Epoch < l.Epoch && (cur.Holder == l.Holder || cur.Holder == "" && !cur.Renewed.After(l.Record.Started))
+}
+
+func SameOwner(a, b Lease) bool {
+	return a.Holder == b.Holder && a.Epoch == b.Epoch && a.Process == b.Process
 }

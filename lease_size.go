@@ -11,13 +11,11 @@ import (
 )
 
 const (
-	// leaseRoom is how much a lease may hold. All annotations of an object may have 256 KiB
+	// LeaseRoom is how much a lease may hold. All annotations of an object may have 256 KiB
 	// together
 	// (https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/): what is
 	// left is for those of others.
-	leaseRoom = 224 << 10
-	// runRoom of it is kept free for what a run writes between its beginning and its end.
-	runRoom = 16 << 10
+	LeaseRoom = 224 << 10
 	// packAbove is how long a ledger is at least that is stored compressed.
 	packAbove = 32 << 10
 	packed    = "gzip:"
@@ -71,15 +69,15 @@ func (l Lease) Size() int {
 	return len(record) + len(ledger) + len(l.Process)
 }
 
-// trim drops the oldest history of the ledger until the lease has no more than so many bytes, as
+// Trim drops the oldest history of the ledger until the lease has no more than so many bytes, as
 // far as that is possible.
-func (l *Lease) trim(most int) {
-	for l.Size() > most && l.Ledger.dropOldest() {
+func (l *Lease) Trim(most int) {
+	for l.Size() > most && l.Ledger.DropOldest() {
 	}
 }
 
-// dropOldest drops the older half of every history, and says whether there was one.
-func (l *Ledger) dropOldest() bool {
+// DropOldest drops the older half of every history, and says whether there was one.
+func (l *Ledger) DropOldest() bool {
 	dropped := halve(&l.Past)
 	dropped = halve(&l.Boots) || dropped
 	dropped = halve(&l.Phases) || dropped
@@ -98,17 +96,4 @@ func halve[T any](list *[]T) bool {
 		*list = (*list)[: n/2 : n/2]
 	}
 	return n > 1
-}
-
-// refuseModel refuses a pool whose present model could not be saved once the image is built.
-func (h *leaseHolder) refuseModel() error {
-	next := *h.lease
-	next.Ledger.remember(SavedModel{At: h.now().UTC(), Image: h.Pool.Model.Image, Saved: h.Pool.Model.Saved}, false)
-	next.trim(leaseRoom - runRoom)
-	if size := next.Size(); size > leaseRoom-runRoom {
-		return &RefusedError{Subject: "pool " + h.Pool.Name, Refusals: []Refusal{{Code: "model-size", Field: "settings of extensions", Value: fmt.Sprintf("%d KiB", len(h.Pool.Model.Saved)>>10),
-			Why: fmt.Sprintf("the way back to this model needs %d KiB on the pool's lease, which has room for %d", size>>10, (leaseRoom-runRoom)>>10),
-			Do:  "let the largest extension download its script (fileUris) in place of holding it"}}}
-	}
-	return nil
 }

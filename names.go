@@ -191,26 +191,6 @@ func NextVersion(existing []Artifact, day time.Time) (string, error) {
 	return fmt.Sprintf("%s%02d", VersionName(day), next), nil
 }
 
-// given adds to versions those that are no more and had a name of their own: instances that booted
-// from one may still run, and would be taken for the first ones of another by that name. So would
-// another one be for one that a rollback has left.
-func (l Ledger) given(versions []Artifact) []Artifact {
-	all := slices.Clone(versions)
-	for _, p := range l.Past {
-		if p.Failure == "" && !p.Interrupted {
-			all = append(all, Artifact{Name: p.Version})
-		}
-		all = append(all, Artifact{Name: p.Withdrawn})
-	}
-	for _, u := range l.Unfit {
-		all = append(all, Artifact{Name: u.Version})
-	}
-	for _, name := range l.RolledBack {
-		all = append(all, Artifact{Name: name})
-	}
-	return all
-}
-
 // VersionDate is the day in a version's name.
 func VersionDate(name string) (time.Time, error) {
 	day, _, err := parseVersionDay(name)
@@ -234,27 +214,27 @@ func parseVersionDay(name string) (day time.Time, number int, err error) {
 	return day, number, nil
 }
 
-// ofDay says whether a version is one of that day.
-func (a Artifact) ofDay(day time.Time) bool {
+// OfDay says whether a version is one of that day.
+func (a Artifact) OfDay(day time.Time) bool {
 	at, err := VersionDate(a.Name)
 	return err == nil && VersionName(at) == VersionName(day)
 }
 
-// newestOfDay is the newest version of a day; nil when there is none.
-func newestOfDay(newestFirst []Artifact, day time.Time) *Artifact {
-	return first(newestFirst, func(v Artifact) bool { return v.ofDay(day) })
+// NewestOfDay is the newest version of a day; nil when there is none.
+func NewestOfDay(newestFirst []Artifact, day time.Time) *Artifact {
+	return First(newestFirst, func(v Artifact) bool { return v.OfDay(day) })
 }
 
-// outnumbered is a version of an earlier day whose name counts as later, as when
+// Outnumbered is a version of an earlier day whose name counts as later, as when
 // something that knows no NN made version 2026.11.24 after 2026.11.2301; nil
 // when there is none. Such a version is never the latest, and is not deleted as
 // an old one.
-func (a Artifact) outnumbered(by []Artifact) *Artifact {
+func (a Artifact) Outnumbered(by []Artifact) *Artifact {
 	day, err := VersionDate(a.Name)
 	if err != nil {
 		return nil
 	}
-	return first(by, func(v Artifact) bool {
+	return First(by, func(v Artifact) bool {
 		at, err := VersionDate(v.Name)
 		return err == nil && at.Before(day) && CompareVersions(v.Name, a.Name) > 0
 	})
@@ -294,10 +274,10 @@ func parseVersion(s string) (v [3]uint64, ok bool) {
 	return v, true
 }
 
-func lastSegment(id string) string { return lastSegments(id, 1) }
+func LastSegment(id string) string { return LastSegments(id, 1) }
 
-// lastSegments keeps the last n segments of an ID with slashes.
-func lastSegments(id string, n int) string {
+// LastSegments keeps the last n segments of an ID with slashes.
+func LastSegments(id string, n int) string {
 	parts := strings.Split(id, "/")
 	return strings.Join(parts[max(0, len(parts)-n):], "/")
 }

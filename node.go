@@ -59,16 +59,16 @@ func (n Node) Tainted(key string) bool {
 	return slices.ContainsFunc(n.Taints, func(t Taint) bool { return t.Key == key })
 }
 
-// appliance says whether the node's system is a read-only image, without the writable root that a
+// Appliance says whether the node's system is a read-only image, without the writable root that a
 // seal needs
 // (https://github.com/bottlerocket-os/bottlerocket#security, https://www.talos.dev/latest/learn-more/philosophy).
-func (n Node) appliance() bool {
+func (n Node) Appliance() bool {
 	return strings.HasPrefix(n.Software.OS, "Bottlerocket ") || strings.HasPrefix(n.Software.OS, "Talos ")
 }
 
-// nodeArchitecture is Kubernetes' word for an architecture in the words of
+// NodeArchitecture is Kubernetes' word for an architecture in the words of
 // galleries.
-func nodeArchitecture(arch string) string {
+func NodeArchitecture(arch string) string {
 	switch strings.ToLower(arch) {
 	case "amd64", "x86_64":
 		return "x64"
@@ -79,22 +79,22 @@ func nodeArchitecture(arch string) string {
 }
 
 // serves: pods may be scheduled on the node, and run there.
-func (n Node) serves() bool {
+func (n Node) Serves() bool {
 	return n.Ready && !n.Unschedulable && !n.Deleting && !slices.ContainsFunc(n.Taints, func(t Taint) bool {
 		return t.Key == TaintBlock || t.Key == TaintPatchFailed || t.Key == TaintDeleting
 	})
 }
 
-func (n Node) runsOn(id InstanceID) bool { return n.ProviderID.same(id) }
+func (n Node) RunsOn(id InstanceID) bool { return n.ProviderID.Same(id) }
 
-// cutOff says whether a zone looks as if it had lost its network: what does not come up there says
+// CutOff says whether a zone looks as if it had lost its network: what does not come up there says
 // nothing of its image. Nodes that are Ready tell otherwise, however young they are, and nodes that
 // are not tell of it where they are from before.
-func cutOff(zone string, nodes []Node, before time.Time) bool {
+func CutOff(zone string, nodes []Node, before time.Time) bool {
 	dark, ready := 0, 0
 	for _, n := range nodes {
 		switch {
-		case zone == "" || n.Labels[labelZone] != zone:
+		case zone == "" || n.Labels[ZoneLabel] != zone:
 		case n.Ready:
 			ready++
 		case n.Created.Before(before):
@@ -104,12 +104,9 @@ func cutOff(zone string, nodes []Node, before time.Time) bool {
 	return dark > 0 && ready <= dark
 }
 
-// dark says whether the canary's silence tells nothing of its image.
-func (s Sight) dark() bool { return !s.heard() || cutOff(s.Canary.Zone, s.Others, s.Launched) }
-
-// labelZone is what cloud providers tell of a node's zone
+// ZoneLabel is what cloud providers tell of a node's zone
 // (https://kubernetes.io/docs/reference/labels-annotations-taints/#topologykubernetesiozone).
-const labelZone = "topology.kubernetes.io/zone"
+const ZoneLabel = "topology.kubernetes.io/zone"
 
 // MarkFormat is the format of marks that this program writes. One of a higher
 // number was written by a newer program and is left alone.
@@ -124,8 +121,8 @@ const WorkPatch Work = "patch"
 // WorkProve proves a version that a person named, and takes no node.
 const WorkProve Work = "prove"
 
-// takes is what a run's node is to it, in a word.
-func (w Work) takes() string {
+// Takes is what a run's node is to it, in a word.
+func (w Work) Takes() string {
 	if w == "" {
 		return "donor"
 	}
@@ -159,7 +156,7 @@ type Mark struct {
 	// Protection is what AnnotationProtect held before; nil when it was absent.
 	Protection *string `json:"protection"`
 
-	forgotten bool `json:"-"` // it stands on no node: a snapshot's tags name the donor
+	Forgotten bool `json:"-"` // it stands on no node: a snapshot's tags name the donor
 }
 
 // Mark reads the node's mark. Nil without error when there is none.
@@ -179,10 +176,10 @@ func (n Node) Mark() (*Mark, error) {
 	return &m, nil
 }
 
-// claim is what a node says of the run that has it, and only a claim: kubelets may write the
+// Claimed is what a node says of the run that has it, and only a claim: kubelets may write the
 // annotations of their own nodes. One that names another machine or pool than the node's is an
 // error.
-func (n Node) claim(pool PoolID) (*Mark, error) {
+func (n Node) Claimed(pool PoolID) (*Mark, error) {
 	mark, err := n.markOrTaint(pool)
 	if err != nil || mark == nil {
 		return nil, err
@@ -194,40 +191,40 @@ func (n Node) claim(pool PoolID) (*Mark, error) {
 	return mark, nil
 }
 
-// vouched says whether somebody else than the node's own kubelet tells that a run had it: the
+// corroborated says whether somebody else than the node's own kubelet tells that a run had it: the
 // pool's lease, or the taint. A kubelet may not change taints of its node, but register with any
 // (admission plugin NodeRestriction,
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
-func (n Node) vouched(mark Mark, lease Lease) bool {
+func (n Node) corroborated(mark Mark, lease Lease) bool {
 	for _, t := range n.Taints {
 		if t.Key == TaintBlock && t.Value == mark.Run {
 			return true
 		}
 	}
-	return lease.knows(mark.Run)
+	return lease.Knows(mark.Run)
 }
 
-// taken is the mark of a run that has the node, as far as that can be believed: nil when there is
+// OwnedBy is the mark of a run that has the node, as far as that can be believed: nil when there is
 // none. A mark that says nothing was done to the machine yet needs no witness.
-func (n Node) taken(pool PoolID, lease Lease) (*Mark, error) {
-	mark, err := n.claim(pool)
+func (n Node) OwnedBy(pool PoolID, lease Lease) (*Mark, error) {
+	mark, err := n.Claimed(pool)
 	if err != nil || mark == nil {
 		return nil, err
 	}
 	if (mark.Sealing || mark.Held) && n.Twin != "" && !(lease.Holder == mark.Run && lease.Record.Donor == n.Name) {
 		return nil, fmt.Errorf("node %s: node %s shows the same machine %s, and the lease of pool %s does not say whose it is", n.Name, n.Twin, n.ProviderID, pool.Name())
 	}
-	if (mark.Sealing || mark.Held) && !n.vouched(*mark, lease) {
+	if (mark.Sealing || mark.Held) && !n.corroborated(*mark, lease) {
 		return nil, fmt.Errorf("node %s: annotation %s names run %s, which is recorded neither on the lease of pool %s nor by a taint of the node",
 			n.Name, AnnotationRun, mark.Run, pool.Name())
 	}
 	return mark, nil
 }
 
-// vmOf is the VM that a run had with the node. What its mark says is a claim: the lease of the run
+// VMOf is the VM that a run had with the node. What its mark says is a claim: the lease of the run
 // knows better, and after it the node, whose machine the mark was written for. A mark that names a
 // VM which neither knows gives nobody's donor up.
-func (n Node) vmOf(mark Mark, lease Lease) string {
+func (n Node) VMOf(mark Mark, lease Lease) string {
 	switch {
 	case lease.Holder == mark.Run && lease.Record.VMID != "":
 		return lease.Record.VMID
@@ -237,8 +234,8 @@ func (n Node) vmOf(mark Mark, lease Lease) string {
 	return mark.VMID
 }
 
-// leftAlone is what to do about a mark that is not trusted.
-func leftAlone(node string) string {
+// LeftAlone is what to do about a mark that is not trusted.
+func LeftAlone(node string) string {
 	return fmt.Sprintf("if no run needs it: kubectl annotate node %s %s-", node, AnnotationRun)
 }
 
@@ -258,11 +255,11 @@ func (n Node) markOrTaint(pool PoolID) (*Mark, error) {
 	return nil, nil
 }
 
-// patches says whether the mark is that of a patch.
-func (m *Mark) patches() bool { return m != nil && m.Work == WorkPatch }
+// Patches says whether the mark is that of a patch.
+func (m *Mark) Patches() bool { return m != nil && m.Work == WorkPatch }
 
-// patching tells which run patches a node, or did until its process ended.
-func (m *Mark) patching() string {
+// Patching tells which run patches a node, or did until its process ended.
+func (m *Mark) Patching() string {
 	text := fmt.Sprintf("patch run %s has the node since %s", m.Run, m.Since.UTC().Format(time.RFC3339))
 	if m.Begun {
 		text += ", and its packages may have been changed"
@@ -270,22 +267,22 @@ func (m *Mark) patching() string {
 	return text
 }
 
-// holds is what a run has done to its node, for people.
-func (m *Mark) holds() string {
+// Holds is what a run has done to its node, for people.
+func (m *Mark) Holds() string {
 	what := "protected"
 	if m.Block {
 		what += ", blocked"
 	}
-	if m.patches() {
-		what += ": " + m.patching()
+	if m.Patches() {
+		what += ": " + m.Patching()
 	} else if m.Sealing {
 		what += ", perhaps sealed and off"
 	}
 	return what
 }
 
-// goesOn is what can be typed about a node whose patch has not ended.
-func goesOn(node string) string {
+// GoesOn is what can be typed about a node whose patch has not ended.
+func GoesOn(node string) string {
 	return "if its process has ended, kamino patch --target-node " + node + " continues, and kamino restore gives the node back, blocked if its packages may have been changed"
 }
 
@@ -298,24 +295,14 @@ type BlockedNode struct {
 	Since  time.Time `json:"since,omitzero"`
 }
 
-// blocked is what stands on a node that a patch left blocked; nil for any other.
-func (n Node) blocked() *BlockedNode {
+// Blocked is what stands on a node that a patch left blocked; nil for any other.
+func (n Node) Blocked() *BlockedNode {
 	if !n.Tainted(TaintPatchFailed) {
 		return nil
 	}
 	var failure PatchFailure // the zero one where somebody removed the annotation
 	_ = readPlain([]byte(n.Annotations[AnnotationPatchFailed]), &failure)
 	return &BlockedNode{n.Name, failure.Run, failure.Reason, failure.At}
-}
-
-// blocked lists the nodes that patches left blocked, but for one that a run patches again.
-func (o overview) blocked() (out []BlockedNode) {
-	for _, n := range o.nodes {
-		if b := n.blocked(); b != nil && n.Annotations[AnnotationRun] == "" {
-			out = append(out, *b)
-		}
-	}
-	return out
 }
 
 // String says since when, by which run and why, for people.
@@ -332,68 +319,14 @@ func (b BlockedNode) Do() string {
 	return fmt.Sprintf("kamino patch --target-node %s continues and examines it; if it is healthy as it is: kubectl taint node %[1]s %s-", b.Node, TaintPatchFailed)
 }
 
-func (b BlockedNode) refusal() Refusal {
+func (b BlockedNode) Refusal() Refusal {
 	return Refusal{Code: "patch-failed", Why: "the node is blocked " + b.String(), Do: b.Do()}
 }
 
-// refuseNode lists what speaks against a node as donor, as far as Kubernetes
-// can tell. A donor of an unfinished run may well be off and blocked: midRun
-// leaves out what the run itself causes.
-func refuseNode(n Node, o Options, midRun bool) []Refusal {
-	var out []Refusal
-	add := func(code, field, value, why, do string) {
-		out = append(out, Refusal{Code: code, Field: field, Value: value, Why: why, Do: do})
-	}
-	if n.ProviderID == "" {
-		add("no-provider-id", "spec.providerID", "", "the VM behind the node cannot be found without it",
-			"choose a node that a cloud controller manager has initialised")
-	}
-	if n.OS != "linux" {
-		add("os", "status.nodeInfo.operatingSystem", n.OS, "only Linux disks can be sealed", "choose a Linux node")
-	}
-	if n.appliance() {
-		add("os", "status.nodeInfo.osImage", n.Software.OS, "its system is read-only and cannot store what gives a clone its own identity", "choose a pool of another distribution")
-	}
-	if n.ControlPlane {
-		add("control-plane", "metadata.labels", "node-role.kubernetes.io/control-plane",
-			"a control plane node holds state of the cluster", "choose a worker node")
-	}
-	if n.Name == o.Self && o.Self != "" {
-		add("self", "NODE_ID", o.Self, "this process runs on that node and would end with it",
-			"choose another node, or run elsewhere (chart value kamino.scheduleOnControlPlane)")
-	}
-	if n.Deleting {
-		add("deleting", "metadata.deletionTimestamp", "set", "the node is being deleted", "choose another node")
-	}
-	if n.Tainted(TaintDeleting) {
-		add("scale-down", "spec.taints", TaintDeleting, "cluster-autoscaler is deleting the node", "choose another node")
-	}
-	if b := n.blocked(); b != nil && o.Patch == nil { // who names it for a patch wants it mended
-		out = append(out, b.refusal())
-	}
-	for _, l := range o.RequireLabels {
-		if !l.on(n) {
-			add("label", "metadata.labels", l.Key, "the label "+l.String()+" is required of donors, and the node lacks it",
-				"choose another node, or, if you trust this one: kubectl label node "+n.Name+" "+l.Key+"="+cmp.Or(l.Value, "true"))
-		}
-	}
-	for _, s := range o.PendingReboot {
-		if v, ok := s.on(n); ok && !midRun {
-			add("pending-reboot", s.String(), v, "a reboot is pending, so patches are not in effect yet",
-				"wait for the reboot, or choose another node")
-		}
-	}
-	if !n.Ready && !midRun {
-		add("not-ready", "status.conditions[Ready]", "not True", "only a working node may become a prototype",
-			"wait until it is Ready, or choose another node")
-	}
-	return out
-}
-
-// restrictedDomain holds the labels that a kubelet cannot set on its own Node:
+// RestrictedDomain holds the labels that a kubelet cannot set on its own Node:
 // the admission plugin NodeRestriction forbids it, for the domain and those below
 // (https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
-const restrictedDomain = "node-restriction.kubernetes.io"
+const RestrictedDomain = "node-restriction.kubernetes.io"
 
 // LabelDemand is a label that a donor has to carry. Everything else that
 // selection reads of a node can be written by that node's own kubelet, so a
@@ -415,11 +348,11 @@ func ParseLabelDemand(s string) (LabelDemand, error) {
 	key, value, _ := strings.Cut(s, "=")
 	domain, name, _ := strings.Cut(key, "/")
 	switch {
-	case domain != restrictedDomain && !strings.HasSuffix(domain, "."+restrictedDomain):
+	case domain != RestrictedDomain && !strings.HasSuffix(domain, "."+RestrictedDomain):
 		return LabelDemand{}, WithHint(fmt.Errorf("label %q proves nothing: a node can set it on itself", key),
-			"use a key below %s, for instance %s/donor=true; kubectl label node NODE %[2]s/donor=true sets it", restrictedDomain, restrictedDomain)
+			"use a key below %s, for instance %s/donor=true; kubectl label node NODE %[2]s/donor=true sets it", RestrictedDomain, RestrictedDomain)
 	case !labelName.MatchString(name) || !labelValue.MatchString(value):
-		return LabelDemand{}, WithHint(fmt.Errorf("invalid label %q", s), "use %s/NAME or %[1]s/NAME=VALUE", restrictedDomain)
+		return LabelDemand{}, WithHint(fmt.Errorf("invalid label %q", s), "use %s/NAME or %[1]s/NAME=VALUE", RestrictedDomain)
 	}
 	return LabelDemand{Key: key, Value: value}, nil
 }
@@ -432,14 +365,14 @@ func (l LabelDemand) String() string {
 	return l.Key + "=" + l.Value
 }
 
-func (l LabelDemand) on(n Node) bool {
+func (l LabelDemand) On(n Node) bool {
 	value, ok := n.Labels[l.Key]
 	return ok && (l.Value == "" || value == l.Value)
 }
 
-// places says whether a value tells where a node is, or which it is: bootstrap scripts put that
+// Places says whether a value tells where a node is, or which it is: bootstrap scripts put that
 // into labels of their own.
-func (n Node) places(value string) bool {
+func (n Node) Places(value string) bool {
 	id := string(n.ProviderID)
-	return value != "" && slices.Contains([]string{n.Name, n.Labels[labelZone], n.Labels["topology.kubernetes.io/region"], id, id[strings.LastIndex(id, "/")+1:]}, value)
+	return value != "" && slices.Contains([]string{n.Name, n.Labels[ZoneLabel], n.Labels["topology.kubernetes.io/region"], id, id[strings.LastIndex(id, "/")+1:]}, value)
 }

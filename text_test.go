@@ -49,13 +49,13 @@ func TestPlainAnnotations(t *testing.T) {
 	}
 	readReceipt, _ := n.Receipt()
 	readReport, _ := n.Report("n")
-	list, _ := n.packages("r", "n")
-	readPatch := n.patchAnswer(AnnotationPatch, "r", "n")
+	list, _ := n.Packages("r", "n")
+	readPatch := n.PatchAnswer(AnnotationPatch, "r", "n")
 	last := readPatch.Last // several lines
 	readPatch.Last = ""
 	for name, read := range map[string]any{
-		"mark": readMark, "receipt": readReceipt, "freshness": n.freshness(), "report": readReport, "packages": list,
-		"patch": readPatch, "patch failure": n.blocked(), "seal failure": n.SealFailure("r"),
+		"mark": readMark, "receipt": readReceipt, "freshness": n.Freshness(), "report": readReport, "packages": list,
+		"patch": readPatch, "patch failure": n.Blocked(), "seal failure": n.SealFailure("r"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if hostile.Reached(read) == 0 {

@@ -10,22 +10,112 @@ import (
 	"time"
 )
 
+// State is how far an artifact has come.
+type State string
+
+// The states of an artifact.
+const (
+	Creating  State = "Creating"
+	Succeeded State = "Succeeded"
+	Failed    State = "Failed"
+	Deleting  State = "Deleting"
+)
+
+// Artifact is a gallery, an image definition, an image version or a snapshot:
+// as it is when found, or as it is to be when created.
+type Artifact struct {
+	Kind    Kind   `json:"kind"`
+	Name    string `json:"name"`
+	ID      string `json:"id,omitempty"`
+	State   State  `json:"state,omitempty"`
+	Percent int    `json:"percent"` // 0 to 100, as the provider reports it
+	// Ready: snapshot complete; version replicated in the pool's region. A version that Failed and
+	// is Ready was whole before its last change failed; that change made again mends it.
+	Ready   bool   `json:"ready"`
+	Failure string `json:"failure,omitempty"`  // why it Failed, in the provider's words
+	Source  string `json:"source,omitempty"`   // disk of a snapshot, snapshot of a version
+	Storage string `json:"storage,omitempty"`  // of a version: Standard_ZRS or Standard_LRS
+	Replica int    `json:"replicas,omitempty"` // of a version, in the pool's region
+	// Keeps, of a version: the snapshot that it was made of is a part of it from then on, goes with
+	// it, and is found no more.
+	Keeps   bool              `json:"keeps,omitempty"`
+	Tags    map[string]string `json:"tags,omitempty"`
+	Created time.Time         `json:"created,omitzero"`
+
+	Machine // that it fits: of a definition, and of the donor when definition or snapshot is created
+
+	// OfFormer: Kamino made it of an earlier pool that had this pool's name, such as that of a
+	// former cluster. It is somebody else's.
+	OfFormer bool `json:"ofFormerPool,omitempty"`
+
+	// Of a version in a list.
+	Use
+	Excluded bool `json:"excluded"` // not offered as latest
+	// Disputed: it is offered as latest, and in one of its regions not. Which of the two counts is
+	// documented nowhere.
+	Disputed bool `json:"disputed,omitempty"`
+}
+
+// Use is what still needs a version.
+type Use struct {
+	Instances int  `json:"instances"` // instances of the pool that booted from it
+	InModel   bool `json:"inModel"`   // the pool's model refers to it
+	// Births are when those instances were created, the zero time where that is not known; nil: of
+	// none it is.
+	Births []time.Time `json:"births,omitempty"`
+}
+
+// Bad is why a version is withdrawn.
+type Bad struct {
+	Reason string // as its tag says it, for people
+	Nodes  bool   // its nodes did not do well
+}
+
+// Storage types of image versions
+// (https://learn.microsoft.com/azure/virtual-machines/shared-image-galleries).
+const (
+	StorageZRS = "Standard_ZRS"
+	StorageLRS = "Standard_LRS"
+)
+
+// DefinitionOf cuts "/versions/…" off a version's ID.
+func DefinitionOf(version string) string {
+	if i := strings.LastIndex(strings.ToLower(version), "/versions/"); i >= 0 {
+		return version[:i]
+	}
+	return version
+}
+
+// MaxTag bounds what is written into a tag: Azure takes 256 characters
+// (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources).
+const MaxTag = 250
+
+// RefuseSame refuses to make another image of a disk as bad as that of the version.
+func (a Artifact) RefuseSame(node string) Refusal {
+	return Refusal{Code: "bad-image", Why: fmt.Sprintf("it has the same packages as when version %s was made of it, which is withdrawn: %s", a.Name, Plain(a.Tags[TagBad])),
+		Do: fmt.Sprintf("kamino patch --target-node %s, or choose another node: kamino plan ranks them", node)}
+}
+
+// SnapshotLife is longer than any run needs its snapshot: the limits of the steps from its making
+// to the end of the build.
+const SnapshotLife = 24 * time.Hour
+
 // What TagOffer says of a version: its state. It is written together with Excluded, so that one
 // that disagrees with it was changed by somebody else. Versions of the original, and of pools that
 // refer to versions, have none: they are offered.
 const (
-	offerHidden    = "hidden"    // from birth
-	offerProving   = "proving"   // a canary boots from it
-	offerOffered   = "offered"   // promoted: a pool that refers to the definition may boot from it
-	offerWithdrawn = "withdrawn" // TagBad tells why; it returns to use by its name only
+	TagOfferHidden    = "hidden"    // from birth
+	TagOfferProving   = "proving"   // a canary boots from it
+	TagOfferOffered   = "offered"   // promoted: a pool that refers to the definition may boot from it
+	TagOfferWithdrawn = "withdrawn" // TagBad tells why; it returns to use by its name only
 )
 
 // Offered is a version as whoever promotes it writes it.
 func (a Artifact) Offered() Artifact {
-	a = a.offering(offerOffered)
+	a = a.Offering(TagOfferOffered)
 	delete(a.Tags, TagBad)
 	delete(a.Tags, TagBootstrap)
-	if a.Tags[TagProof] == proofFailed { // a person takes it all the same
+	if a.Tags[TagProof] == TagProofFailed { // a person takes it all the same
 		delete(a.Tags, TagProof)
 	}
 	return a
@@ -34,26 +124,26 @@ func (a Artifact) Offered() Artifact {
 // Withdrawn is a version as whoever withdraws it writes it. Its tag still says that it passed its
 // proof, unless its nodes are why it is withdrawn.
 func (a Artifact) Withdrawn(bad Bad) Artifact {
-	untried := a.untried()
-	a = a.offering(offerWithdrawn)
+	untried := a.Untried()
+	a = a.Offering(TagOfferWithdrawn)
 	switch {
 	case bad.Nodes:
-		a.Tags[TagProof] = proofFailed
+		a.Tags[TagProof] = TagProofFailed
 	case untried:
 		delete(a.Tags, TagProof)
 	}
-	a.Tags[TagBad] = cutText(cmp.Or(bad.Reason, offerWithdrawn), maxTag)
+	a.Tags[TagBad] = CutText(cmp.Or(bad.Reason, TagOfferWithdrawn), MaxTag)
 	return a
 }
 
-// offering is a version as it shall be written: offered or not, and tagged so.
-func (a Artifact) offering(state string) Artifact {
-	a.Excluded = state != offerOffered
-	return a.with(TagOffer, state)
+// Offering is a version as it shall be written: offered or not, and tagged so.
+func (a Artifact) Offering(state string) Artifact {
+	a.Excluded = state != TagOfferOffered
+	return a.WithTag(TagOffer, state)
 }
 
-// with is an artifact with another tag. The one that was read, and is remembered, keeps its own.
-func (a Artifact) with(tag, value string) Artifact {
+// WithTag is an artifact with another tag. The one that was read, and is remembered, keeps its own.
+func (a Artifact) WithTag(tag, value string) Artifact {
 	if a.Tags = maps.Clone(a.Tags); a.Tags == nil {
 		a.Tags = map[string]string{}
 	}
@@ -81,7 +171,7 @@ func (a Artifact) Retagged(want Artifact) (Artifact, error) {
 	}
 	for tag, value := range want.Tags {
 		if strings.HasPrefix(tag, tagPrefix) {
-			a = a.with(tag, value)
+			a = a.WithTag(tag, value)
 		}
 	}
 	return a, nil
@@ -104,19 +194,19 @@ const (
 	LifeFailed    Life = "failed"    // its build
 )
 
-func (a Artifact) life() Life {
+func (a Artifact) Life() Life {
 	switch {
-	case a.State == Failed && !a.whole(), a.State == Deleting:
+	case a.State == Failed && !a.Whole(), a.State == Deleting:
 		return LifeFailed
-	case a.Tags[TagBad] != "", a.Tags[TagOffer] == offerWithdrawn:
+	case a.Tags[TagBad] != "", a.Tags[TagOffer] == TagOfferWithdrawn:
 		return LifeWithdrawn
-	case a.State == Creating, !a.Ready && a.hidden():
+	case a.State == Creating, !a.Ready && a.Hidden():
 		return LifeBuilding
-	case a.waiting():
+	case a.Waiting():
 		return LifeWaiting
-	case a.Tags[TagOffer] == offerProving:
+	case a.Tags[TagOffer] == TagOfferProving:
 		return LifeProving
-	case a.hidden(), a.foreign():
+	case a.Hidden(), a.Foreign():
 		return LifeHidden
 	}
 	return LifePromoted
@@ -125,10 +215,10 @@ func (a Artifact) life() Life {
 // What TagProof says of a version that is to be proved, from birth, of one that passed, and of one
 // that somebody took without. Any other text is how a proof ended that told nothing.
 const (
-	proofWanted  = "wanted"
-	proofPassed  = "passed"
-	proofOmitted = "omitted"
-	proofFailed  = "failed" // withdrawn for how its nodes did
+	TagProofWanted  = "wanted"
+	TagProofPassed  = "passed"
+	TagProofOmitted = "omitted"
+	TagProofFailed  = "failed" // withdrawn for how its nodes did
 )
 
 // Ours says whether Kamino, of any version and the original included, made it of this pool.
@@ -136,234 +226,174 @@ func (a Artifact) Ours() bool {
 	return !a.OfFormer && (a.Tags[TagRun] != "" || a.Tags[TagBuiltFrom] != "")
 }
 
-// foreign says whether a version is somebody else's, and kept from pools: it stands in no one's
+// Foreign says whether a version is somebody else's, and kept from pools: it stands in no one's
 // way.
-func (a Artifact) foreign() bool { return !a.Ours() && a.Excluded }
+func (a Artifact) Foreign() bool { return !a.Ours() && a.Excluded }
 
-// disputed tells of a version that is Disputed.
-func (a Artifact) disputed() string {
+// WhyDisputed tells of a version that is Disputed.
+func (a Artifact) WhyDisputed() string {
 	return "version " + a.Name + " is offered as latest, and excluded from latest in one of its regions; which of the two applies is undocumented"
 }
 
-// whole says whether a version was built to its end: a change of its tags or flags may have failed
+// Whole says whether a version was built to its end: a change of its tags or flags may have failed
 // since then.
-func (a Artifact) whole() bool { return a.State == Succeeded || a.State == Failed && a.Ready }
+func (a Artifact) Whole() bool { return a.State == Succeeded || a.State == Failed && a.Ready }
 
-// good says whether a version can be what new nodes are made of.
-func (a Artifact) good() bool { return a.whole() && a.Tags[TagBad] == "" }
+// Good says whether a version can be what new nodes are made of.
+func (a Artifact) Good() bool { return a.Whole() && a.Tags[TagBad] == "" }
 
-// standsIn says whether a version can take the place of one that is withdrawn, though nobody names
+// StandsIn says whether a version can take the place of one that is withdrawn, though nobody names
 // it.
-func (a Artifact) standsIn(pool Pool) bool {
-	return !a.OfFormer && a.good() && a.Ready && !a.unused() && (!a.Excluded || a.hidden()) && a.Tags[TagReceipt] != "" && !a.untried() && !(a.unaccepted() && pool.Owner != nil)
+func (a Artifact) StandsIn(pool Pool) bool {
+	return !a.OfFormer && a.Good() && a.Ready && !a.Unused() && (!a.Excluded || a.Hidden()) && a.Tags[TagReceipt] != "" && !a.Untried() && !(a.Unaccepted() && pool.Owner != nil)
 }
 
 // Withheld says whether a version is kept from pools that refer to its definition: by its state, or
 // by a person. Nor does a definition stand for one whose last change failed.
 func (a Artifact) Withheld() bool {
-	return a.State == Failed || a.Excluded || a.Tags[TagBad] != "" || a.Tags[TagOffer] == offerWithdrawn || a.hidden()
+	return a.State == Failed || a.Excluded || a.Tags[TagBad] != "" || a.Tags[TagOffer] == TagOfferWithdrawn || a.Hidden()
 }
 
-// hidden says whether a version was never offered.
-func (a Artifact) hidden() bool {
-	return a.Tags[TagOffer] == offerHidden || a.Tags[TagOffer] == offerProving
+// Hidden says whether a version was never offered.
+func (a Artifact) Hidden() bool {
+	return a.Tags[TagOffer] == TagOfferHidden || a.Tags[TagOffer] == TagOfferProving
 }
 
-// unused says whether nothing was ever made of a version, as far as can be told: it was not
+// Unused says whether nothing was ever made of a version, as far as can be told: it was not
 // offered, and none that the model names or an instance booted from, as where it was promoted by
 // name and its run ended before it was offered.
-func (a Artifact) unused() bool { return a.hidden() && !a.InModel && a.Instances == 0 }
+func (a Artifact) Unused() bool { return a.Hidden() && !a.InModel && a.Instances == 0 }
 
-// untried says whether a version was to be proved, and neither passed nor was taken without.
-func (a Artifact) untried() bool {
+// Untried says whether a version was to be proved, and neither passed nor was taken without.
+func (a Artifact) Untried() bool {
 	how := a.Tags[TagProof]
-	return how != "" && how != proofPassed && how != proofOmitted && how != proofFailed
+	return how != "" && how != TagProofPassed && how != TagProofOmitted && how != TagProofFailed
 }
 
-// unproved says whether a version still has to be proved: it is hidden, and has passed nothing.
-func (a Artifact) unproved() bool {
-	return a.good() && a.hidden() && a.Tags[TagProof] != proofPassed
+// Unproved says whether a version still has to be proved: it is hidden, and has passed nothing.
+func (a Artifact) Unproved() bool {
+	return a.Good() && a.Hidden() && a.Tags[TagProof] != TagProofPassed
 }
 
-// waiting says whether a version has passed and is not promoted.
-func (a Artifact) waiting() bool {
-	return a.good() && a.hidden() && a.Tags[TagProof] == proofPassed
+// Waiting says whether a version has passed and is not promoted.
+func (a Artifact) Waiting() bool {
+	return a.Good() && a.Hidden() && a.Tags[TagProof] == TagProofPassed
 }
 
-// gated says whether a version is left to a person: that was decided when it was made or proved,
+// Gated says whether a version is left to a person: that was decided when it was made or proved,
 // and what a later run is told changes nothing of it.
-func (a Artifact) gated() bool { return a.hidden() && a.Tags[TagPromote] == string(PromoteManual) }
+func (a Artifact) Gated() bool { return a.Hidden() && a.Tags[TagPromote] == string(PromoteManual) }
 
-// gate is a version as a run writes it that leaves its promotion to a person.
-func (a Artifact) gate() Artifact { return a.with(TagPromote, string(PromoteManual)) }
+// Gate is a version as a run writes it that leaves its promotion to a person.
+func (a Artifact) Gate() Artifact { return a.WithTag(TagPromote, string(PromoteManual)) }
 
-// bootstrapUnaccepted is the value of TagBootstrap.
-const bootstrapUnaccepted = "unaccepted"
+// TagBootstrapUnaccepted is the value of TagBootstrap.
+const TagBootstrapUnaccepted = "unaccepted"
 
-// afterDay reports whether a version of this pool is named for a later day.
-func (a Artifact) afterDay(day time.Time) bool {
+// AfterDay reports whether a version of this pool is named for a later day.
+func (a Artifact) AfterDay(day time.Time) bool {
 	at, err := VersionDate(a.Name)
-	return err == nil && !a.foreign() && !a.OfFormer && VersionName(at) > VersionName(day)
+	return err == nil && !a.Foreign() && !a.OfFormer && VersionName(at) > VersionName(day)
 }
 
-// unaccepted says whether a version was left hidden because its instances would run a bootstrap
+// Unaccepted says whether a version was left hidden because its instances would run a bootstrap
 // that kamino does not know.
-func (a Artifact) unaccepted() bool { return a.hidden() && a.Tags[TagBootstrap] != "" }
+func (a Artifact) Unaccepted() bool { return a.Hidden() && a.Tags[TagBootstrap] != "" }
 
-// mayPromote says whether a version may become what new nodes boot from without a further proof or
+// MayPromote says whether a version may become what new nodes boot from without a further proof or
 // a person's word: it is offered already, has passed, or was made where nobody wanted a proof.
-func (a Artifact) mayPromote(p Proving) bool {
+func (a Artifact) MayPromote(p Proving) bool {
 	switch {
-	case !a.good(), a.OfFormer:
+	case !a.Good(), a.OfFormer:
 		return false
-	case !a.hidden():
-		return !a.Excluded && !a.untried()
-	case p.Promote == PromoteManual, a.gated(), !a.Ours() && a.Tags[TagReceipt] == "": // that a person took such a one is noted nowhere
+	case !a.Hidden():
+		return !a.Excluded && !a.Untried()
+	case p.Promote == PromoteManual, a.Gated(), !a.Ours() && a.Tags[TagReceipt] == "": // that a person took such a one is noted nowhere
 		return false
 	}
-	never := a.Tags[TagProof] == "" && a.Tags[TagOffer] == offerHidden
-	return a.Tags[TagProof] == proofPassed || p.Mode == ProveNone && never
+	never := a.Tags[TagProof] == "" && a.Tags[TagOffer] == TagOfferHidden
+	return a.Tags[TagProof] == TagProofPassed || p.Mode == ProveNone && never
 }
 
-// built is when the disk of a version was captured: by its tag, which the
+// Built is when the disk of a version was captured: by its tag, which the
 // original wrote too, else by its name, else as the provider says.
-func (a Artifact) built() (at stamp, ok bool) {
-	if t, err := parseBuiltAt(a.Tags[TagBuiltAt]); err == nil {
-		return stamp{t, true}, true
+func (a Artifact) Built() (at Stamp, ok bool) {
+	if t, err := ParseBuiltAt(a.Tags[TagBuiltAt]); err == nil {
+		return Stamp{t, true}, true
 	}
 	if d, err := VersionDate(a.Name); err == nil {
-		return stamp{d, false}, true
+		return Stamp{d, false}, true
 	}
-	return stamp{a.Created, true}, !a.Created.IsZero()
+	return Stamp{a.Created, true}, !a.Created.IsZero()
 }
 
-// first is the first version of a list that fits; nil where none does.
-func first(versions []Artifact, fits func(Artifact) bool) *Artifact {
+// First is the first version of a list that fits; nil where none does.
+func First(versions []Artifact, fits func(Artifact) bool) *Artifact {
 	if i := slices.IndexFunc(versions, fits); i >= 0 {
 		return &versions[i]
 	}
 	return nil
 }
 
-// newestImage is the newest version that was ever finished. One that was rolled
+// NewestImage is the newest version that was ever finished. One that was rolled
 // back counts: what it was made of is not worth making again.
-func newestImage(newestFirst []Artifact) *Artifact {
-	return first(newestFirst, func(v Artifact) bool { return v.whole() && !v.foreign() && !v.OfFormer })
+func NewestImage(newestFirst []Artifact) *Artifact {
+	return First(newestFirst, func(v Artifact) bool { return v.Whole() && !v.Foreign() && !v.OfFormer })
 }
 
-// newestGood is the newest version that could be promoted; nil when there is none.
-func newestGood(newestFirst []Artifact) *Artifact {
-	return first(newestFirst, func(v Artifact) bool { return v.good() && !v.foreign() && !v.OfFormer })
+// NewestGood is the newest version that could be promoted; nil when there is none.
+func NewestGood(newestFirst []Artifact) *Artifact {
+	return First(newestFirst, func(v Artifact) bool { return v.Good() && !v.Foreign() && !v.OfFormer })
 }
 
-// latest is the version that a model naming the definition would get.
-func latest(newestFirst []Artifact) *Artifact {
-	return first(newestFirst, func(v Artifact) bool { return v.good() && !v.Excluded })
+// Latest is the version that a model naming the definition would get.
+func Latest(newestFirst []Artifact) *Artifact {
+	return First(newestFirst, func(v Artifact) bool { return v.Good() && !v.Excluded })
 }
 
-// promotable is the newest version that new nodes may be made of without asking anybody, one
+// Promotable is the newest version that new nodes may be made of without asking anybody, one
 // included that is not offered yet.
-func promotable(newestFirst []Artifact, p Proving) *Artifact {
-	return first(newestFirst, func(v Artifact) bool { return v.mayPromote(p) })
+func Promotable(newestFirst []Artifact, p Proving) *Artifact {
+	return First(newestFirst, func(v Artifact) bool { return v.MayPromote(p) })
 }
 
-// promotable is the newest version that may become what the pool's new nodes boot from.
-func (o overview) promotable(opts AutoOptions) *Artifact {
-	if o.pool.Owner == nil {
-		return promotable(o.versions, opts.Proof)
-	}
-	return promotable(slices.DeleteFunc(slices.Clone(o.versions), Artifact.unaccepted), opts.Proof)
-}
-
-// setAside begins the reason of a version that nobody judged: a person went back to the original
+// SetAside begins the reason of a version that nobody judged: a person went back to the original
 // model by name, as at the end of a trial. Nothing takes the version by itself, and its donor may
 // make another one of the same packages.
-const setAside = "set aside, not judged: "
+const SetAside = "set aside, not judged: "
 
-// aside says whether a version is set aside.
-func (a Artifact) aside() bool { return strings.HasPrefix(a.Tags[TagBad], setAside) }
+// Aside says whether a version is set aside.
+func (a Artifact) Aside() bool { return strings.HasPrefix(a.Tags[TagBad], SetAside) }
 
-// badVersions are those that were judged as bad, deleted ones among them.
-func badVersions(versions []Artifact, ledger Ledger) (out []Artifact) {
+// BadVersions are those that were judged as bad, deleted ones among them.
+func BadVersions(versions []Artifact, ledger Ledger) (out []Artifact) {
 	for _, v := range versions {
-		if v.Tags[TagBad] != "" && !v.aside() {
+		if v.Tags[TagBad] != "" && !v.Aside() {
 			out = append(out, v)
 		}
 	}
 	for _, u := range ledger.Unfit { // that are no more
-		if indexOf(versions, u.Version) < 0 {
+		if IndexOf(versions, u.Version) < 0 {
 			out = append(out, Artifact{Kind: Version, Name: u.Version, Tags: u.Tags})
 		}
 	}
 	return out
 }
 
-// distrusted are the versions that a move to a target leaves as not to be
-// chosen: all that are newer than it, and with the original all.
-func (o overview) distrusted(t target) []Artifact {
-	var out []Artifact
-	for _, v := range o.versions {
-		unmarked := slices.Contains(o.lease.Ledger.RolledBack, v.Name)
-		shown := t.points && v.State == Succeeded && !v.Excluded
-		if (v.good() && !v.OfFormer || unmarked || shown) && !v.foreign() && t.before(v.Name) {
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
-// making are the versions that a rollback leaves too, and that no other move does: they are newer
-// than its target, and still being built.
-func (o overview) making(t target) []Artifact {
-	return slices.DeleteFunc(slices.Clone(o.versions), func(v Artifact) bool {
-		return v.State != Creating || !v.Ours() || slices.Contains(o.lease.Ledger.RolledBack, v.Name) || !t.before(v.Name)
-	})
-}
-
-// unborn are what the pool's runs since the last that ended well were to make, which no list shows
-// yet, and the ledger does not distrust so far. What points at a version, or patches a node, makes
-// none and says nothing of those.
-func (o overview) unborn(t target) (names []string) {
-	for _, p := range o.lease.Ledger.Past {
-		switch {
-		case p.Pointed != "", p.Work == WorkPatch:
-		case p.Failure == "":
-			return names
-		case t.before(p.Version) && indexOf(o.versions, p.Version) < 0 && !slices.Contains(o.lease.Ledger.RolledBack, p.Version):
-			names = append(names, p.Version)
-		}
-	}
-	return names
-}
-
-// before says whether a target comes before a version of a name.
-func (t target) before(name string) bool {
-	return name != "" && (t.version == nil || CompareVersions(name, t.version.Name) > 0)
-}
-
-// begunBad are those of them that a rollback or a withdrawal, which ended too early, has decided
-// against or marked, and that a pool which refers to the definition may boot from.
-func (o overview) begunBad(t target) []Artifact {
-	if !t.points {
-		return nil
-	}
-	return slices.DeleteFunc(o.distrusted(t), Artifact.good)
-}
-
-func indexOf(versions []Artifact, name string) int {
+func IndexOf(versions []Artifact, name string) int {
 	return slices.IndexFunc(versions, func(v Artifact) bool { return v.Name == name })
 }
 
-func sameImage(v *Artifact, image string) bool {
-	return v != nil && (strings.EqualFold(v.ID, image) || strings.EqualFold(definitionOf(v.ID), image))
+func SameImage(v *Artifact, image string) bool {
+	return v != nil && (strings.EqualFold(v.ID, image) || strings.EqualFold(DefinitionOf(v.ID), image))
 }
 
-// badAncestor is the nearest version in the line of a version that was withdrawn; "" when there is
+// BadAncestor is the nearest version in the line of a version that was withdrawn; "" when there is
 // none. The line is told by TagParent: gallery paths that end in versions/NAME.
-func badAncestor(v Artifact, all []Artifact) string {
+func BadAncestor(v Artifact, all []Artifact) string {
 	for range all { // a line that bites its tail ends, too
-		parent := lastSegment(v.Tags[TagParent])
-		i := indexOf(all, parent)
+		parent := LastSegment(v.Tags[TagParent])
+		i := IndexOf(all, parent)
 		if i < 0 || !strings.Contains(v.Tags[TagParent], "versions/") {
 			return ""
 		}
@@ -374,12 +404,12 @@ func badAncestor(v Artifact, all []Artifact) string {
 	return ""
 }
 
-// descendants are the versions whose line goes back to a version.
-func descendants(of string, all []Artifact) (names []string) {
+// Descendants are the versions whose line goes back to a version.
+func Descendants(of string, all []Artifact) (names []string) {
 	for _, v := range all {
 		at := v
 		for range all {
-			i := indexOf(all, lastSegment(at.Tags[TagParent]))
+			i := IndexOf(all, LastSegment(at.Tags[TagParent]))
 			if i < 0 || !strings.Contains(at.Tags[TagParent], "versions/") {
 				break
 			}
@@ -392,8 +422,8 @@ func descendants(of string, all []Artifact) (names []string) {
 	return names
 }
 
-// newestBirth is when the newest instance was created that is known; zero where none is.
-func newestBirth(versions []Artifact) (newest time.Time) {
+// NewestBirth is when the newest instance was created that is known; zero where none is.
+func NewestBirth(versions []Artifact) (newest time.Time) {
 	for _, v := range versions {
 		for _, born := range v.Births {
 			if born.After(newest) {
@@ -404,27 +434,8 @@ func newestBirth(versions []Artifact) (newest time.Time) {
 	return newest
 }
 
-// bornBefore says whether some of the instances that boot from a version may be older than its
-// promotion. No list tells which.
-func (o overview) bornBefore(v *Artifact) bool {
-	since := o.promotedAt(v)
-	return since.IsZero() || slices.ContainsFunc(v.Births, func(born time.Time) bool { return born.Before(since) })
-}
-
-// promotedAt is when a version became what the pool's next instance boots from; zero where nobody
-// noted it.
-func (o overview) promotedAt(v *Artifact) time.Time {
-	l := o.lease.Ledger
-	if p := l.Promoted; p != nil && p.Version == v.Name {
-		return p.At
-	} else if w := l.Wrote; w != nil && strings.EqualFold(w.Image, v.ID) {
-		return w.At
-	}
-	return time.Time{}
-}
-
-// unknownFiles reads what tags tell; nil when they tell nothing.
-func unknownFiles(tags map[string]string) *UnknownFiles {
+// ReadUnknownFiles reads what tags tell; nil when they tell nothing.
+func ReadUnknownFiles(tags map[string]string) *UnknownFiles {
 	n, err := strconv.Atoi(tags[TagUnknown])
 	if err != nil || n < 0 {
 		return nil
@@ -437,18 +448,4 @@ func unknownFiles(tags map[string]string) *UnknownFiles {
 type Unfit struct {
 	Version string            `json:"version"`
 	Tags    map[string]string `json:"tags"`
-}
-
-// pruned notes a version that is deleted.
-func (l *Ledger) pruned(v Artifact) {
-	if slices.ContainsFunc(l.Unfit, func(u Unfit) bool { return u.Version == v.Name }) {
-		return
-	}
-	tags := map[string]string{}
-	for _, name := range []string{TagBad, TagBuiltFrom, TagBuiltAt, TagVM, TagPackages} {
-		if text := v.Tags[name]; text != "" {
-			tags[name] = text
-		}
-	}
-	l.Unfit = keepNewest(Unfit{v.Name, tags}, l.Unfit)
 }

@@ -19,7 +19,7 @@ const (
 	perInstance = "var/lib/cloud/instance/sem"
 	// recordGenericWithin bounds how long the donor's seal waits for a record that no image needs.
 	// A run that gives back takes a donor whose kubelet is heard after a minute (settleTime in
-	// step_back.go) for one that is not being sealed.
+	// engine/donor_return.go) for one that is not being sealed.
 	recordGenericWithin = 10 * time.Second
 	// clockMost is how far the clock may have been set since the kernel started: with a clock that
 	// was hours behind, any boot looks like the first.

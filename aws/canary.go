@@ -330,7 +330,7 @@ func (*Provider) CanaryRights() string { return "docs/aws-policy-canary.json" }
 
 // PreflightCanary implements kamino.Prover. CanaryFit tries the rights of a canary: policies are
 // narrowed to launches by the pool's template.
-func (*Provider) PreflightCanary(context.Context) ([]kamino.Doubt, error) { return nil, nil }
+func (*Provider) PreflightCanary(context.Context) ([]kamino.Warning, error) { return nil, nil }
 
 // refuseRights tries by a dry run to launch a canary from the pool's present image. Whether a
 // canary may be terminated cannot be tried before there is one.

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/proof"
 )
 
 // TestCanaryInTheGroupsSubnet: a template may name network interfaces without a subnet: the group
@@ -40,9 +41,9 @@ func TestCanaryStoppedByAPerson(t *testing.T) {
 	for _, state := range []types.InstanceStateName{types.InstanceStateNameStopping, types.InstanceStateNameStopped} {
 		c := canary(types.Instance{InstanceId: sdk.String("i-0123456789abcdef0"), ImageId: sdk.String("ami-1"), PrivateDnsName: sdk.String("ip-10-0-0-9"),
 			State: &types.InstanceState{Name: state}, StateReason: &types.StateReason{Code: sdk.String("Client.UserInitiatedShutdown"), Message: sdk.String("User initiated shutdown")}})
-		s := kamino.Sight{Now: now, Launched: now.Add(-9 * time.Minute), Running: now.Add(-8 * time.Minute), Ready: now.Add(-6 * time.Minute), ReadyAs: now.Add(-6 * time.Minute), Canary: c}
+		s := proof.Observation{Now: now, Launched: now.Add(-9 * time.Minute), Running: now.Add(-8 * time.Minute), Ready: now.Add(-6 * time.Minute), ReadyAs: now.Add(-6 * time.Minute), Canary: c}
 		s.Renewed = now.Add(-time.Second)
-		if out, f := kamino.Judge(s, kamino.Bounds{Boot: 10 * time.Minute, Bake: 10 * time.Minute}); out == kamino.ProofFailed {
+		if out, f := proof.Judge(s, proof.Bounds{Boot: 10 * time.Minute, Bake: 10 * time.Minute}); out == kamino.ProofFailed {
 			t.Errorf("%s by a person: %s %v", state, out, f)
 		}
 	}

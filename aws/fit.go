@@ -15,7 +15,7 @@ import (
 )
 
 // Fit compares a donor with what the launch template will make of its disk.
-func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, _ *kamino.Artifact) (refusals []kamino.Refusal, doubts []kamino.Doubt, err error) {
+func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, _ *kamino.Artifact) (refusals []kamino.Refusal, doubts []kamino.Warning, err error) {
 	g, err := p.read(ctx, pool.ID)
 	if err != nil {
 		return nil, nil, err
@@ -41,14 +41,14 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 			Why: fmt.Sprintf("the donor has to go to Standby, and the group's desired capacity of %d would be below its minimum", desired), Do: lowerMinimum(pool.Name, least)})
 	}
 	if desired, most := sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MaxSize); desired >= most && !standsBy(g.AutoScalingGroup, name) {
-		doubts = append(doubts, kamino.Doubt{Found: fmt.Sprintf("the group's desired capacity of %d is its maximum: where cluster-autoscaler launches an instance for the evicted pods, the donor stays in Standby until that one is removed", desired),
+		doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf("the group's desired capacity of %d is its maximum: where cluster-autoscaler launches an instance for the evicted pods, the donor stays in Standby until that one is removed", desired),
 			Do: fmt.Sprintf("aws autoscaling update-auto-scaling-group --auto-scaling-group-name %s --max-size %d", pool.Name, most+1)})
 	}
 	if donor.Encryption != "" { // no dry run asks for it
-		doubts = append(doubts, kamino.Doubt{Found: fmt.Sprintf("whether these credentials have kms:CreateGrant for key %s of the donor's root: without it the donor does not start again; AWS's own key aws/ebs needs no such right", donor.Encryption)})
+		doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf("whether these credentials have kms:CreateGrant for key %s of the donor's root: without it the donor does not start again; AWS's own key aws/ebs needs no such right", donor.Encryption)})
 	}
 	if platform := text(in.PlatformDetails); platform != "" && platform != "Linux/UNIX" {
-		doubts = append(doubts, kamino.Doubt{Found: fmt.Sprintf("whether an image of the donor's disk keeps the billing code of %q: it is compared when the image is made, and one that lost it is deleted", platform)})
+		doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf("whether an image of the donor's disk keeps the billing code of %q: it is compared when the image is made, and one that lost it is deleted", platform)})
 	}
 	root := false
 	for _, m := range g.data.BlockDeviceMappings {
@@ -68,7 +68,7 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 	}
 	if len(g.data.BlockDeviceMappings) > 0 && !root {
 		// A mapping under another name than the image's root is a second volume (unverified).
-		doubts = append(doubts, kamino.Doubt{Found: fmt.Sprintf("no block device mapping of the launch template is for %s, the donor's root: new nodes may have one volume more", text(in.RootDeviceName))})
+		doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf("no block device mapping of the launch template is for %s, the donor's root: new nodes may have one volume more", text(in.RootDeviceName))})
 	}
 	if refusal, err := p.refuseStopProtected(ctx, name); err != nil {
 		return nil, nil, err
@@ -86,7 +86,7 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 // doubtHooks reports launch hooks that end in a termination. Whether a group runs one for an
 // instance that comes back from Standby is documented nowhere (unverified). A look at all groups
 // leaves it to the run, as the stop protection.
-func (p *Provider) doubtHooks(ctx context.Context, group string) (doubts []kamino.Doubt, err error) {
+func (p *Provider) doubtHooks(ctx context.Context, group string) (doubts []kamino.Warning, err error) {
 	if wide(ctx) {
 		return nil, nil
 	}
@@ -99,7 +99,7 @@ func (p *Provider) doubtHooks(ctx context.Context, group string) (doubts []kamin
 	for _, h := range out.LifecycleHooks {
 		if text(h.LifecycleTransition) == "autoscaling:EC2_INSTANCE_LAUNCHING" && text(h.DefaultResult) != "CONTINUE" {
 			name := text(h.LifecycleHookName)
-			doubts = append(doubts, kamino.Doubt{Found: fmt.Sprintf("lifecycle hook %s may run for the donor when it comes back from Standby: where nothing completes the hook within %d s, the group terminates the donor", name, sdk.ToInt32(h.HeartbeatTimeout)),
+			doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf("lifecycle hook %s may run for the donor when it comes back from Standby: where nothing completes the hook within %d s, the group terminates the donor", name, sdk.ToInt32(h.HeartbeatTimeout)),
 				Do: fmt.Sprintf("aws autoscaling put-lifecycle-hook --auto-scaling-group-name %s --lifecycle-hook-name %s --default-result CONTINUE", group, name)})
 		}
 	}
@@ -130,7 +130,7 @@ func (p *Provider) refuseStopProtected(ctx context.Context, instance string) (*k
 // secondVolumes refuses a donor whose image brings more volumes than the root: an image is made of
 // the root only, and a clone would wait for the others. Volumes that only the template maps come
 // with it, and what somebody attached to the instance is of no image.
-func (p *Provider) secondVolumes(ctx context.Context, g group, in types.Instance) (refusals []kamino.Refusal, doubts []kamino.Doubt, err error) {
+func (p *Provider) secondVolumes(ctx context.Context, g group, in types.Instance) (refusals []kamino.Refusal, doubts []kamino.Warning, err error) {
 	attached := map[string]bool{}
 	for _, m := range in.BlockDeviceMappings {
 		if m.Ebs != nil && text(m.DeviceName) != text(in.RootDeviceName) {
@@ -146,7 +146,7 @@ func (p *Provider) secondVolumes(ctx context.Context, g group, in types.Instance
 		return nil, nil, translate(err, "read image %s", id)
 	}
 	if err != nil || len(source.Images) == 0 {
-		return nil, []kamino.Doubt{{Found: fmt.Sprintf("whether image %s of the donor brought a second volume, which new nodes would not have: the image is gone", id)}}, nil
+		return nil, []kamino.Warning{{Found: fmt.Sprintf("whether image %s of the donor brought a second volume, which new nodes would not have: the image is gone", id)}}, nil
 	}
 	for _, m := range source.Images[0].BlockDeviceMappings {
 		if m.Ebs == nil || !attached[text(m.DeviceName)] || g.maps(m) {

@@ -29,7 +29,7 @@ func resumeLaunch(group string) string {
 	return "aws autoscaling resume-processes --auto-scaling-group-name " + group + " --scaling-processes " + launch
 }
 
-var _ kamino.Holder = (*Provider)(nil)
+var _ kamino.Standby = (*Provider)(nil)
 
 // Holding reads how an instance stands in its group. The tag on the group is the last thing that
 // Release removes.
@@ -180,8 +180,8 @@ func (p *Provider) Release(ctx context.Context, pool kamino.Pool, id kamino.Inst
 // Lost implements kamino.Holder. EnterStandby lowered the desired capacity for the instance, and
 // nothing raises it again. An autoscaler or a person may have changed it since, and a write of it
 // takes no condition: so a person decides.
-func (p *Provider) Lost(pool kamino.Pool, id kamino.InstanceID) kamino.Doubt {
-	return kamino.Doubt{
+func (p *Provider) Lost(pool kamino.Pool, id kamino.InstanceID) kamino.Warning {
+	return kamino.Warning{
 		Found: fmt.Sprintf("instance %s is gone: Auto Scaling group %s may lack one instance, as Standby lowered its desired capacity by one; it is %d now",
 			id[strings.LastIndexByte(string(id), '/')+1:], pool.Name, pool.Capacity),
 		Do: fmt.Sprintf("aws autoscaling set-desired-capacity --auto-scaling-group-name %s --desired-capacity %d", pool.Name, pool.Capacity+1),

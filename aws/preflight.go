@@ -118,7 +118,7 @@ func templateRuns(template, named string) []dryRun {
 // another reason than a right says nothing: the stand-ins do not exist. Auto Scaling and SSM
 // know no dry run. What a run does to its donor and its pool's things is tried by Fit, which knows
 // them: policies are narrowed to them.
-func (p *Provider) Preflight(ctx context.Context) (doubts []kamino.Doubt, err error) {
+func (p *Provider) Preflight(ctx context.Context) (doubts []kamino.Warning, err error) {
 	return nil, p.tryAll(ctx, reads())
 }
 

@@ -84,7 +84,7 @@ func TestSecondVolume(t *testing.T) {
 }
 
 // fits compares the donor with its group.
-func (c *cloud) fits() ([]kamino.Refusal, []kamino.Doubt) {
+func (c *cloud) fits() ([]kamino.Refusal, []kamino.Warning) {
 	c.Helper()
 	in, err := c.Instance(c.Context(), c.donor())
 	c.must(err)

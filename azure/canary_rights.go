@@ -47,7 +47,7 @@ func (*Provider) CanaryRights() string { return canaryRole }
 
 // PreflightCanary implements kamino.Prover, by what Preflight was told. What a canary joins may be
 // in other resource groups, where CanaryFit asks.
-func (p *Provider) PreflightCanary(ctx context.Context) ([]kamino.Doubt, error) {
+func (p *Provider) PreflightCanary(ctx context.Context) ([]kamino.Warning, error) {
 	if p.config.Subscription == "" || p.config.ResourceGroup == "" {
 		return nil, nil
 	}
@@ -73,7 +73,7 @@ func (p *Provider) PreflightCanary(ctx context.Context) ([]kamino.Doubt, error) 
 		return nil, kamino.WithHint(fmt.Errorf("in resource group %s: %w: %s", group, kamino.ErrForbidden, strings.Join(actionNames(lacking), ", ")),
 			"az role assignment create with the role of %s, at the resource group", canaryRole)
 	}
-	var doubts []kamino.Doubt
+	var doubts []kamino.Warning
 	for _, a := range lacking {
 		doubts = append(doubts, doubt(group, a, canaryRole))
 	}

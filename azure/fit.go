@@ -15,7 +15,7 @@ import (
 
 // Fit implements kamino.Provider. Plan, disk encryption set and disk controller go
 // from the model to what Create makes; what cannot go along is refused.
-func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, definition *kamino.Artifact) ([]kamino.Refusal, []kamino.Doubt, error) {
+func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, definition *kamino.Artifact) ([]kamino.Refusal, []kamino.Warning, error) {
 	at, model, err := p.modelled(pool)
 	if err != nil {
 		return nil, nil, err

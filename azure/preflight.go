@@ -65,7 +65,7 @@ type permission struct {
 
 // Preflight gets a token and, where the resource group is known, asks what the
 // caller may do there; else that is asked once the pool is known.
-func (p *Provider) Preflight(ctx context.Context) (doubts []kamino.Doubt, err error) {
+func (p *Provider) Preflight(ctx context.Context) (doubts []kamino.Warning, err error) {
 	rm := p.options.Cloud.Services[cloud.ResourceManager]
 	// With the options of the SDK's own requests, which then find this token in
 	// the credential's cache.
@@ -88,7 +88,7 @@ func (p *Provider) Preflight(ctx context.Context) (doubts []kamino.Doubt, err er
 
 // poolRights asks for the rights in the pool's resource group, where Preflight
 // has asked in another one or in none.
-func (p *Provider) poolRights(ctx context.Context, at place) ([]kamino.Doubt, error) {
+func (p *Provider) poolRights(ctx context.Context, at place) ([]kamino.Warning, error) {
 	p.mu.Lock()
 	asked := p.asked[strings.ToLower(at.subscription+"/"+at.group)]
 	p.mu.Unlock()
@@ -100,14 +100,14 @@ func (p *Provider) poolRights(ctx context.Context, at place) ([]kamino.Doubt, er
 
 // rights asks what the caller may do in a resource group. What is needed and not
 // allowed is an error; what is not known, or only sometimes needed, a doubt.
-func (p *Provider) rights(ctx context.Context, c *clients, subscription, group string) ([]kamino.Doubt, error) {
+func (p *Provider) rights(ctx context.Context, c *clients, subscription, group string) ([]kamino.Warning, error) {
 	scope := groupScope(subscription, group)
 	granted, err := p.permissions(ctx, c, scope)
 	if errors.Is(err, kamino.ErrNotFound) || errors.Is(err, kamino.ErrNotVisible) {
 		return nil, kamino.WithHint(err,
 			"name the group of the scale sets with --resource-group, and their subscription with --subscription: az vmss list --query '[].[name, resourceGroup, id]' -o table prints them")
 	}
-	var doubts []kamino.Doubt
+	var doubts []kamino.Warning
 	if errors.Is(err, kamino.ErrForbidden) {
 		doubts = append(doubts, doubt(group, action{"Microsoft.Authorization/permissions/read", "missing rights are noticed only when they are needed"}, runRole))
 	} else if err != nil {
@@ -133,13 +133,13 @@ const (
 	canaryRole = "docs/azure-role-canary.json"
 )
 
-func doubt(group string, a action, role string) kamino.Doubt {
-	return kamino.Doubt{Found: fmt.Sprintf("in resource group %s: %s is not allowed: %s", group, a.name, a.without),
+func doubt(group string, a action, role string) kamino.Warning {
+	return kamino.Warning{Found: fmt.Sprintf("in resource group %s: %s is not allowed: %s", group, a.name, a.without),
 		Do: fmt.Sprintf("az role definition update with %s, which has it", role)}
 }
 
 // missing names the actions that a list does not grant.
-func missing(list []permission, group string) (doubts []kamino.Doubt, err error) {
+func missing(list []permission, group string) (doubts []kamino.Warning, err error) {
 	var needed []string
 	for _, a := range actions() {
 		switch {

@@ -36,13 +36,14 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
 	"kamino.dev/kamino/controller/metrics"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/kube"
 	"kamino.dev/kamino/notify"
 )
 
 // Options of Run. Engine, Cluster, Config and Log must be set.
 type Options struct {
-	Engine  *kamino.Engine // its Cluster is the one below, its Clock is set
+	Engine  *engine.Engine // its Cluster is the one below, its Clock is set
 	Cluster *kube.Cluster
 	Config  *rest.Config
 	Log     *slog.Logger
@@ -149,7 +150,7 @@ func newReconciler(api client.Client, registry prometheus.Registerer, o Options)
 		pace:  newPace(o.PerSecond, workers),
 		views: map[string]view{}, watches: map[kamino.PoolID]watching{},
 		runs: &runs{engine: o.Engine, log: o.Log, report: o.Engine.Report, turns: make(chan struct{}, o.MaxDonors), of: map[string]*run{},
-			ended: func(_, pool string, results []kamino.PoolResult, err error) { count.Ended(pool, results, err) }},
+			ended: func(_, pool string, results []engine.PoolResult, err error) { count.Ended(pool, results, err) }},
 		metrics: count, teller: tell,
 	}
 }

@@ -14,13 +14,14 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
+	"kamino.dev/kamino/poolstate"
 )
 
 // world is what one pass knows of a prototype and its pool.
 type world struct {
 	now     time.Time
 	trouble *problem // why there is no view
-	view    kamino.PoolView
+	view    poolstate.PoolView
 	// unpromoted is why the promotion that an annotation asks for failed.
 	unpromoted string
 	maxAge     time.Duration
@@ -225,11 +226,11 @@ func (d deriving) proven() {
 // decide says what is to be done, and why not.
 func (d deriving) decide() {
 	plan, own := d.w.view.Plan, d.w.own
-	need, why := plan.Action == kamino.DoUpdate || plan.Action == kamino.DoModel, said(plan.Why)
+	need, why := plan.Action == poolstate.DoUpdate || plan.Action == poolstate.DoModel, said(plan.Why)
 	switch {
 	case own != nil && own.running:
 		d.ready(metav1.ConditionUnknown, v1alpha1.ReasonRunning, d.message())
-	case plan.Action == kamino.DoFinish:
+	case plan.Action == poolstate.DoFinish:
 		d.ready(metav1.ConditionUnknown, v1alpha1.ReasonRunning, d.message())
 		d.finish()
 	case len(plan.Held) > 0 && !(d.w.patchDue && only(plan.Held, "too-few-candidates", "today")):

@@ -15,15 +15,16 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
+	"kamino.dev/kamino/poolstate"
 )
 
 var now = time.Date(2026, 11, 23, 4, 0, 0, 0, time.UTC)
 
 // due is the world of a pool that needs an image, and may have one.
 func due() world {
-	return world{now: now, window: sight{open: true}, retry: 15 * time.Minute, turn: true, view: kamino.PoolView{
-		Status: kamino.PoolStatus{Name: "p"},
-		Plan:   kamino.PoolPlan{Action: kamino.DoUpdate, Donor: "n1", Why: []kamino.Verdict{{Code: "no-image", Text: "the pool has no image version yet"}}},
+	return world{now: now, window: sight{open: true}, retry: 15 * time.Minute, turn: true, view: poolstate.PoolView{
+		Status: poolstate.PoolStatus{Name: "p"},
+		Plan:   poolstate.PoolPlan{Action: poolstate.DoUpdate, Donor: "n1", Why: []kamino.Verdict{{Code: "no-image", Text: "the pool has no image version yet"}}},
 	}}
 }
 
@@ -65,11 +66,11 @@ func TestDerive(t *testing.T) {
 		}, "Running", "Unknown", false, 0},
 		"left by another process": {func(w *world, s *v1alpha1.NodePrototypeSpec) {
 			s.Suspend, w.window.open = true, false
-			w.view.Plan.Action = kamino.DoFinish
+			w.view.Plan.Action = poolstate.DoFinish
 			w.view.Status.Unfinished = &kamino.Unfinished{Run: "r"}
 		}, "Running", "Unknown", true, 0},
 		"held by another process": {func(w *world, _ *v1alpha1.NodePrototypeSpec) {
-			w.view.Plan.Action = kamino.DoFinish
+			w.view.Plan.Action = poolstate.DoFinish
 			w.own = &run{ended: now.Add(-20 * time.Second), err: &kamino.HeldError{}}
 		}, "Running", "Unknown", false, 40 * time.Second},
 		"nothing":                              {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.nothing() }, "UpToDate", "True", false, 0},
@@ -86,7 +87,7 @@ func TestDerive(t *testing.T) {
 			w.nothing()
 			built := now.Add(-23 * time.Hour)
 			w.maxAge, w.view.Status.Next, w.view.Status.NextBuilt = 24*time.Hour, "v", &built
-			w.view.Status.Versions = []kamino.VersionStatus{{Name: "v"}}
+			w.view.Status.Versions = []poolstate.VersionStatus{{Name: "v"}}
 		}, "UpToDate", "True", false, time.Hour + time.Second},
 		"one of today":       {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.hold("today") }, "Held", "False", false, 20 * time.Hour},
 		"paused":             {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.hold("paused") }, "Paused", "False", false, 0},
@@ -155,7 +156,7 @@ func TestNextRun(t *testing.T) {
 			w, p := due(), &v1alpha1.NodePrototype{}
 			w.nothing()
 			w.maxAge, w.view.Status.Next, w.view.Status.NextBuilt = 24*time.Hour, "v", &built
-			w.view.Status.Versions = []kamino.VersionStatus{{Name: "v"}}
+			w.view.Status.Versions = []poolstate.VersionStatus{{Name: "v"}}
 			tt.change(&w, &p.Spec)
 			got := derive(p, w).status.NextRun
 			if tt.want.IsZero() != (got == nil) || got != nil && !got.Time.Equal(tt.want) {
@@ -166,17 +167,17 @@ func TestNextRun(t *testing.T) {
 }
 
 func (w *world) nothing() {
-	w.view.Plan = kamino.PoolPlan{Action: kamino.DoNothing, Why: []kamino.Verdict{{Code: "nothing", Text: "x"}}}
+	w.view.Plan = poolstate.PoolPlan{Action: poolstate.DoNothing, Why: []kamino.Verdict{{Code: "nothing", Text: "x"}}}
 }
 
 // kept: a watch found new nodes of what is next not Ready, and could not withdraw it.
 func (w *world) kept() {
 	w.view.Status.Next = "v"
-	w.view.Status.Runs = []kamino.PastRun{{Verb: kamino.VerbWithdraw, Step: kamino.InWatch, Withdrawn: "v", Reason: "x", Failure: "y"}}
+	w.view.Status.Runs = []kamino.PastRun{{Verb: kamino.VerbWithdraw, Step: kamino.StepWatch, Withdrawn: "v", Reason: "x", Failure: "y"}}
 }
 
 func (w *world) hold(code string) {
-	w.view.Plan.Action, w.view.Plan.Held = kamino.DoNothing, []kamino.Verdict{{Code: code, Text: "x"}}
+	w.view.Plan.Action, w.view.Plan.Held = poolstate.DoNothing, []kamino.Verdict{{Code: code, Text: "x"}}
 }
 
 // TestWatchWarning: what the watch of new nodes cannot judge stands beside that all is well.

@@ -16,13 +16,15 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
 	"kamino.dev/kamino/controller/metrics"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // reconciler asks the engine of each prototype what auto-update would do.
 type reconciler struct {
 	client client.Client
-	engine *kamino.Engine // reads the API server itself
-	seen   *kamino.Engine // reads nodes from the informer
+	engine *engine.Engine // reads the API server itself
+	seen   *engine.Engine // reads nodes from the informer
 	base   kamino.AutoOptions
 	opts   Options
 	runs   *runs
@@ -43,7 +45,7 @@ type view struct {
 	generation int64
 	at         time.Time
 	pool       kamino.PoolID
-	kamino.PoolView
+	poolstate.PoolView
 }
 
 // Reconcile makes one pass. One that the end of the process interrupts is no error: the next
@@ -169,7 +171,7 @@ func (e laterError) Error() string { return "wait for " + time.Duration(e).Strin
 // and nothing else is decided meanwhile.
 const fresh = time.Minute
 
-func (r *reconciler) view(ctx context.Context, p *v1alpha1.NodePrototype, pool kamino.PoolID, opts kamino.AutoOptions) (kamino.PoolView, error) {
+func (r *reconciler) view(ctx context.Context, p *v1alpha1.NodePrototype, pool kamino.PoolID, opts kamino.AutoOptions) (poolstate.PoolView, error) {
 	r.mu.Lock()
 	last := r.views[p.Name]
 	r.mu.Unlock()
@@ -177,7 +179,7 @@ func (r *reconciler) view(ctx context.Context, p *v1alpha1.NodePrototype, pool k
 	if own := r.runs.get(p.Name); own != nil && own.running && last.generation == p.Generation && last.pool == pool && now.Sub(last.at) < fresh {
 		lease, err := r.engine.Cluster.Lease(ctx, pool)
 		if err != nil {
-			return kamino.PoolView{}, fmt.Errorf("read lease of pool %s: %w", pool.Name(), err)
+			return poolstate.PoolView{}, fmt.Errorf("read lease of pool %s: %w", pool.Name(), err)
 		}
 		last.Status.Unfinished = lease.Unfinished(now)
 		return last.PoolView, nil
@@ -185,11 +187,11 @@ func (r *reconciler) view(ctx context.Context, p *v1alpha1.NodePrototype, pool k
 	// A prototype that was changed does not wait behind those that are looked at by habit.
 	changed := last.generation != 0 && last.generation != p.Generation
 	if wait := r.pace.wait(p.Name, now, changed); wait > 0 {
-		return kamino.PoolView{}, laterError(wait)
+		return poolstate.PoolView{}, laterError(wait)
 	}
 	k, err := r.known(ctx)
 	if err != nil {
-		return kamino.PoolView{}, err
+		return poolstate.PoolView{}, err
 	}
 	seen := *r.seen
 	seen.Cluster = members{r.seen.Cluster.(viewed), k.nodesOf(pool)}
@@ -255,7 +257,7 @@ func (r *reconciler) promote(ctx context.Context, p *v1alpha1.NodePrototype, poo
 	if w.own != nil && w.own.running {
 		return nil // it holds the pool; its end is another pass
 	}
-	_, err := r.engine.PromoteVersion(ctx, kamino.PromoteOptions{Pool: string(pool), Version: version})
+	_, err := r.engine.PromoteVersion(ctx, engine.PromoteOptions{Pool: string(pool), Version: version})
 	if held := (*kamino.HeldError)(nil); errors.As(err, &held) || ctx.Err() != nil {
 		return err
 	}
@@ -387,18 +389,18 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 	}
 	ctx, cancel := context.WithCancel(leading)
 	r.watches[pool] = watching{prototype: name, version: st.Next, lasts: d, cancel: cancel}
-	promoted := kamino.PoolResult{Pool: pool, Name: st.Name, Result: &kamino.Result{Pool: pool, Version: st.Next, Changed: true}}
+	promoted := engine.PoolResult{Pool: pool, Name: st.Name, Result: &engine.Result{Pool: pool, Version: st.Next, Changed: true}}
 	seen := *r.seen
 	seen.Report = func(ev kamino.Event) {
 		r.runs.report(ev)
-		if ev.Kind == kamino.Warned && ev.Step == kamino.InWatch {
+		if ev.Kind == kamino.EventWarning && ev.Step == kamino.StepWatch {
 			r.warned(pool, st.Next, ev.Message)
 			r.runs.wake(name)
 		}
 	}
 	r.runs.busy.Go(func() {
 		defer cancel()
-		err := seen.Watch(ctx, []kamino.PoolResult{promoted}, kamino.Watching{For: left, Proof: opts.Proof})
+		err := seen.Watch(ctx, []engine.PoolResult{promoted}, engine.Watching{For: left, Proof: opts.Proof})
 		// A pass that sees the version withdrawn cancels the watch that is just about to say so.
 		proof := (*kamino.ProofError)(nil)
 		if judged := errors.As(err, &proof); err != nil && (ctx.Err() == nil || judged && leading.Err() == nil) {

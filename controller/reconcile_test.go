@@ -15,6 +15,8 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
 	"kamino.dev/kamino/controller/metrics"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // barred is a cluster that lists its nodes to nobody.
@@ -51,8 +53,8 @@ func TestWarning(t *testing.T) {
 func TestWatchAgain(t *testing.T) {
 	var log bytes.Buffer
 	var asked atomic.Int32
-	r := &reconciler{seen: &kamino.Engine{Cluster: barred{asked: &asked}}, watches: map[kamino.PoolID]watching{}, opts: Options{Log: slog.New(slog.NewTextHandler(&log, nil))},
-		runs: &runs{on: t.Context(), wake: func(string) { t.Error("it would be tried again without a pause") }, ended: func(string, string, []kamino.PoolResult, error) {}}}
+	r := &reconciler{seen: &engine.Engine{Cluster: barred{asked: &asked}}, watches: map[kamino.PoolID]watching{}, opts: Options{Log: slog.New(slog.NewTextHandler(&log, nil))},
+		runs: &runs{on: t.Context(), wake: func(string) { t.Error("it would be tried again without a pause") }, ended: func(string, string, []engine.PoolResult, error) {}}}
 	spec, w := v1alpha1.NodePrototypeSpec{Watch: new(v1alpha1.Duration("1h"))}, world{now: now}
 	w.view.Status.Next, w.view.Promoted = "2026.11.23", now.Add(-time.Minute)
 	for pass := range int32(2) {
@@ -81,7 +83,7 @@ func (e endless) Nodes(ctx context.Context) ([]kamino.Node, error) {
 func TestForgetEndsWatch(t *testing.T) {
 	asked := make(chan struct{})
 	other := watching{prototype: "green", version: "v1", cancel: func() { t.Error("the watch of another prototype was ended") }}
-	r := &reconciler{seen: &kamino.Engine{Cluster: endless{asked: asked}}, watches: map[kamino.PoolID]watching{"/pools/green": other}, opts: Options{Log: slog.New(slog.DiscardHandler)},
+	r := &reconciler{seen: &engine.Engine{Cluster: endless{asked: asked}}, watches: map[kamino.PoolID]watching{"/pools/green": other}, opts: Options{Log: slog.New(slog.DiscardHandler)},
 		runs: &runs{on: t.Context(), wake: func(string) {}}, teller: &teller{}, pace: &pace{}, metrics: metrics.NewRuns(prometheus.NewRegistry(), "")}
 	w := world{now: now}
 	w.view.Status.Next, w.view.Promoted = "2026.11.23", now.Add(-time.Minute)
@@ -97,7 +99,7 @@ func TestForgetEndsWatch(t *testing.T) {
 // watcher has a watch on for prototype blue, whose pool was promoted half an hour ago.
 func watcher(t *testing.T, ended *bool) (*reconciler, world) {
 	r := &reconciler{watches: map[kamino.PoolID]watching{"/pools/p": {prototype: "blue", version: "2026.11.23", lasts: time.Hour, cancel: func() { *ended = true }}},
-		seen: &kamino.Engine{Cluster: endless{asked: make(chan struct{})}}, opts: Options{Log: slog.New(slog.DiscardHandler)},
+		seen: &engine.Engine{Cluster: endless{asked: make(chan struct{})}}, opts: Options{Log: slog.New(slog.DiscardHandler)},
 		runs: &runs{on: t.Context(), wake: func(string) {}}, teller: &teller{}, pace: &pace{}, metrics: metrics.NewRuns(prometheus.NewRegistry(), "")}
 	w := world{now: now}
 	w.view.Status.Next, w.view.Promoted = "2026.11.23", now.Add(-30*time.Minute)
@@ -163,7 +165,7 @@ func TestWatchNoMoreAsked(t *testing.T) {
 			ended := false
 			r, w := watcher(t, &ended)
 			if w.trouble = tt.wrong; tt.pool != "/pools/p" {
-				w.view = kamino.PoolView{} // of which nothing is next
+				w.view = poolstate.PoolView{} // of which nothing is next
 			}
 			r.watch("blue", tt.spec, w, tt.pool, kamino.AutoOptions{})
 			began := r.seen.Cluster.(endless).asked

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // run is a run of auto-update for one prototype, by this process. A copy of it is read.
@@ -34,12 +35,12 @@ func (r *run) failed() bool {
 
 // runs are those of this process, by the name of their prototypes.
 type runs struct {
-	engine *kamino.Engine
+	engine *engine.Engine
 	log    *slog.Logger
 	report func(kamino.Event)
 	turns  chan struct{}     // one for each donor that may be away
 	wake   func(name string) // "": all
-	ended  func(name, pool string, results []kamino.PoolResult, err error)
+	ended  func(name, pool string, results []engine.PoolResult, err error)
 
 	mu   sync.Mutex
 	of   map[string]*run
@@ -115,10 +116,10 @@ func (r *runs) drive(ctx context.Context, name string, one *run, opts kamino.Aut
 		r.report(ev)
 		r.note(name, one, ev)
 	}
-	var results []kamino.PoolResult
+	var results []engine.PoolResult
 	var err error
 	if giveBack {
-		_, err = eng.Restore(ctx, kamino.RestoreOptions{Pools: opts.Pools})
+		_, err = eng.Restore(ctx, engine.RestoreOptions{Pools: opts.Pools})
 	} else {
 		results, err = eng.AutoUpdate(ctx, opts)
 	}

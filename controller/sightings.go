@@ -15,7 +15,7 @@ import (
 
 // sightings are since when this process has seen the leases of pools as they are. A process that
 // stands by makes them, too: once it leads, it need not first watch for a minute what it has seen
-// all the time (kamino.Engine.Sighted).
+// all the time (engine.Engine.Sighted).
 type sightings struct {
 	now    func() time.Time
 	leases cache.Cache
@@ -50,7 +50,7 @@ func (s *sightings) Start(ctx context.Context) error {
 // NeedLeaderElection implements the manager's LeaderElectionRunnable: whoever stands by watches.
 func (s *sightings) NeedLeaderElection() bool { return false }
 
-// since implements kamino.Engine.Sighted.
+// since implements engine.Engine.Sighted.
 func (s *sightings) since(pool kamino.PoolID, revision string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
 	"kamino.dev/kamino/controller/metrics"
+	"kamino.dev/kamino/engine"
 )
 
 // interrupted is a cluster in which an ended process has left the donor of a pool off.
@@ -109,12 +110,12 @@ func TestTroubledGivesBack(t *testing.T) {
 			at := now
 			ctx, cancel := context.WithCancel(t.Context())
 			var took []kamino.Lease
-			e := &kamino.Engine{Provider: onePool{}, Clock: quick{&at}, Process: "me",
+			e := &engine.Engine{Provider: onePool{}, Clock: quick{&at}, Process: "me",
 				Cluster: interrupted{renewed: tt.renewed, taken: func(l kamino.Lease) { took = append(took, l); cancel() }}}
 			r := &reconciler{engine: e, seen: e, client: declared{all: all}, base: kamino.AutoDefaults(), pace: newPace(10, 8),
 				views: map[string]view{}, watches: map[kamino.PoolID]watching{}, metrics: metrics.NewRuns(prometheus.NewRegistry(), ""),
 				runs: &runs{engine: e, on: ctx, log: slog.New(slog.DiscardHandler), of: map[string]*run{}, turns: make(chan struct{}, 1),
-					wake: func(string) {}, report: func(kamino.Event) {}, ended: func(string, string, []kamino.PoolResult, error) {}}}
+					wake: func(string) {}, report: func(kamino.Event) {}, ended: func(string, string, []engine.PoolResult, error) {}}}
 			w, pool, err := r.look(ctx, p, kamino.AutoDefaults(), nil)
 			if err != nil || w.trouble == nil || pool != "/pools/p" {
 				t.Fatal(err, w.trouble, pool)

@@ -22,7 +22,7 @@ func unprepared(err error) error {
 
 // Preflight checks that the namespace of leases and seal pods was made for them, and that these
 // credentials have every right that a run with these options uses.
-func (c *Cluster) Preflight(ctx context.Context, opts kamino.DrainOptions) (doubts []kamino.Doubt, err error) {
+func (c *Cluster) Preflight(ctx context.Context, opts kamino.DrainOptions) (doubts []kamino.Warning, err error) {
 	space, err := c.api.namespaces.Get(ctx, kamino.SystemNamespace, metav1.GetOptions{})
 	if err == nil {
 		c.space.Store(&seenSpace{space, c.opts.Clock.Now()})

@@ -22,7 +22,7 @@ import (
 
 // Examine reads what the API server tells of a canary's node: 3 requests for it and its sibling
 // each where they are there, and at most 7 more.
-func (c *Cluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out kamino.ClusterSight, err error) {
+func (c *Cluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out kamino.ClusterObservation, err error) {
 	order.Since = order.Since.Truncate(time.Second) // as Kubernetes writes times
 	var node *corev1.Node
 	if out.Node, node, err = c.nodeSight(ctx, order.Node); err != nil {
@@ -50,7 +50,7 @@ func (c *Cluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out k
 }
 
 // nodeSight reads a node and its kubelet's lease; one that is not there is no error.
-func (c *Cluster) nodeSight(ctx context.Context, name string) (out kamino.NodeSight, n *corev1.Node, err error) {
+func (c *Cluster) nodeSight(ctx context.Context, name string) (out kamino.NodeObservation, n *corev1.Node, err error) {
 	n, err = c.api.nodes.Get(ctx, name, metav1.GetOptions{})
 	if err = explain("get nodes", err); errors.Is(err, kamino.ErrNotFound) {
 		return out, nil, nil

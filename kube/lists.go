@@ -16,7 +16,7 @@ import (
 	"kamino.dev/kamino"
 )
 
-var _ kamino.Shelf = (*Cluster)(nil)
+var _ kamino.PackageStore = (*Cluster)(nil)
 
 // packagesName is the label value of pods that list packages, and what names of lists begin with.
 const packagesName = "kamino-packages"

@@ -113,7 +113,7 @@ func (r right) in(rules []authorizationv1.ResourceRule) bool {
 // (https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/self-subject-rules-review-v1/):
 // the rehearsal and the run itself try it. Nobody lists what holds in all namespaces; what is
 // listed in each of those asked for counts as that.
-func (c *Cluster) checkRights(ctx context.Context, opts kamino.DrainOptions) (doubts []kamino.Doubt, err error) {
+func (c *Cluster) checkRights(ctx context.Context, opts kamino.DrainOptions) (doubts []kamino.Warning, err error) {
 	rules := map[string][]authorizationv1.ResourceRule{}
 	unlisted := ""
 	for _, namespace := range []string{kamino.SystemNamespace, corev1.NamespaceNodeLease} {
@@ -122,7 +122,7 @@ func (c *Cluster) checkRights(ctx context.Context, opts kamino.DrainOptions) (do
 		err = explain("create selfsubjectrulesreviews.authorization.k8s.io", err)
 		switch {
 		case errors.Is(err, kamino.ErrForbidden), errors.Is(err, kamino.ErrNotFound):
-			return []kamino.Doubt{{Found: "cannot determine the rights of these credentials in the cluster: " + err.Error()}}, nil
+			return []kamino.Warning{{Found: "cannot determine the rights of these credentials in the cluster: " + err.Error()}}, nil
 		case err != nil:
 			return nil, err
 		case review.Status.Incomplete:
@@ -150,7 +150,7 @@ func (c *Cluster) checkRights(ctx context.Context, opts kamino.DrainOptions) (do
 	case len(missing) == 0:
 		return nil, nil
 	case unlisted != "":
-		return []kamino.Doubt{{Found: unlisted + "; not certain: " + list(missing)}}, nil
+		return []kamino.Warning{{Found: unlisted + "; not certain: " + list(missing)}}, nil
 	}
 	return nil, c.lacking(ctx, missing)
 }

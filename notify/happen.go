@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
 )
 
 // Reasons, as events say them; those on nodes are the engine's (kamino.EventProofFailed). The
@@ -62,7 +63,7 @@ func cut(s string) string {
 
 // Of are the happenings that the status of a pool tells of, the oldest first. A donor that is away
 // for longer than a limit is one.
-func Of(s kamino.PoolStatus, now time.Time, limit time.Duration) (all []Happening) {
+func Of(s poolstate.PoolStatus, now time.Time, limit time.Duration) (all []Happening) {
 	look := "kamino status --pool " + s.Name + " -o wide"
 	add := func(h Happening) {
 		h.Pool, h.Type = s.Name, cmp.Or(h.Type, look)
@@ -87,7 +88,7 @@ func Of(s kamino.PoolStatus, now time.Time, limit time.Duration) (all []Happenin
 // ofRuns are those of the ledger, the newest first. A run that failed and was followed by one that
 // did not is history. What is next is told when nobody holds the pool: a promotion writes the
 // ledger at its end.
-func ofRuns(s kamino.PoolStatus, look string) (all []Happening) {
+func ofRuns(s poolstate.PoolStatus, look string) (all []Happening) {
 	promoted, succeeded := false, false
 	for _, past := range s.Runs {
 		h := Happening{Pool: s.Name, At: past.Ended, Type: look}
@@ -147,7 +148,7 @@ func Failure(run, pool string, at time.Time, err error) Happening {
 }
 
 // unfit tells that new nodes of what is next are not Ready, and why it was not withdrawn.
-func unfit(s kamino.PoolStatus) string {
+func unfit(s poolstate.PoolStatus) string {
 	past := s.Kept()
 	return cut(fmt.Sprintf("new nodes of pool %s boot from version %s and are not Ready: %s; %s", s.Name, s.Next, past.Reason, past.Failure))
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
 )
 
 var now = time.Date(2026, 11, 23, 4, 0, 0, 0, time.UTC)
@@ -36,31 +37,31 @@ func TestOf(t *testing.T) {
 		return &kamino.Unfinished{Run: "r", Record: kamino.Record{Donor: "n1", AwaySince: now.Add(-d)}}
 	}
 	for name, tt := range map[string]struct {
-		status kamino.PoolStatus
+		status poolstate.PoolStatus
 		want   []string
 	}{
-		"nothing":              {kamino.PoolStatus{}, nil},
-		"promoted":             {kamino.PoolStatus{Next: "v2", Runs: []kamino.PastRun{at(done, 1)}}, []string{"KaminoPromoted promoted/v2 Normal"}},
-		"being promoted":       {kamino.PoolStatus{Next: "v2", Unfinished: &kamino.Unfinished{Run: "r0"}, Runs: []kamino.PastRun{at(done, 1)}}, nil},
-		"made, waits":          {kamino.PoolStatus{Next: "v1", Runs: []kamino.PastRun{at(done, 1)}}, nil},
-		"promoted by a person": {kamino.PoolStatus{Next: "v2", Runs: []kamino.PastRun{at(kamino.PastRun{Pointed: "v2", Verb: kamino.VerbPromote}, 1), at(done, 2)}}, []string{"KaminoPromoted promoted/v2 Normal"}},
-		"failed":               {kamino.PoolStatus{Runs: []kamino.PastRun{at(failed, 1)}}, []string{"KaminoRunFailed failed/r1 Warning"}},
-		"failed twice":         {kamino.PoolStatus{Runs: []kamino.PastRun{at(failed, 1), at(failed, 2)}}, []string{"KaminoRunFailed failed/r2 Warning", "KaminoRunFailed failed/r1 Warning"}},
-		"failed, then not":     {kamino.PoolStatus{Next: "v2", Runs: []kamino.PastRun{at(done, 1), at(failed, 2)}}, []string{"KaminoPromoted promoted/v2 Normal"}},
-		"failed after one":     {kamino.PoolStatus{Next: "v2", Runs: []kamino.PastRun{at(failed, 1), at(done, 2)}}, []string{"KaminoPromoted promoted/v2 Normal", "KaminoRunFailed failed/r1 Warning"}},
-		"told to end":          {kamino.PoolStatus{Runs: []kamino.PastRun{at(kamino.PastRun{Failure: "x", Interrupted: true}, 1)}}, nil},
-		"a person's verb":      {kamino.PoolStatus{Runs: []kamino.PastRun{at(kamino.PastRun{Failure: "x", Verb: kamino.VerbRollback}, 1)}}, nil},
-		"a patch":              {kamino.PoolStatus{Runs: []kamino.PastRun{at(kamino.PastRun{Failure: "x", Work: kamino.WorkPatch}, 1)}}, []string{"KaminoPatchFailed failed/r1 Warning"}},
-		"a bad image":          {kamino.PoolStatus{Next: "v2", Runs: []kamino.PastRun{at(proof(kamino.ProofFailed), 1)}}, []string{"KaminoProofFailed failed/r1 Warning"}},
-		"nobody knows":         {kamino.PoolStatus{Next: "v2", Runs: []kamino.PastRun{at(proof(kamino.ProofInconclusive), 1)}}, []string{"KaminoProofInconclusive failed/r1 Warning"}},
-		"withdrawn": {kamino.PoolStatus{Next: "v1", Runs: []kamino.PastRun{at(kamino.PastRun{Verb: kamino.VerbWithdraw, Withdrawn: "v2", Pointed: "v1", Reason: "2 of 3 new nodes"}, 1), at(done, 2),
+		"nothing":              {poolstate.PoolStatus{}, nil},
+		"promoted":             {poolstate.PoolStatus{Next: "v2", Runs: []kamino.PastRun{at(done, 1)}}, []string{"KaminoPromoted promoted/v2 Normal"}},
+		"being promoted":       {poolstate.PoolStatus{Next: "v2", Unfinished: &kamino.Unfinished{Run: "r0"}, Runs: []kamino.PastRun{at(done, 1)}}, nil},
+		"made, waits":          {poolstate.PoolStatus{Next: "v1", Runs: []kamino.PastRun{at(done, 1)}}, nil},
+		"promoted by a person": {poolstate.PoolStatus{Next: "v2", Runs: []kamino.PastRun{at(kamino.PastRun{Pointed: "v2", Verb: kamino.VerbPromote}, 1), at(done, 2)}}, []string{"KaminoPromoted promoted/v2 Normal"}},
+		"failed":               {poolstate.PoolStatus{Runs: []kamino.PastRun{at(failed, 1)}}, []string{"KaminoRunFailed failed/r1 Warning"}},
+		"failed twice":         {poolstate.PoolStatus{Runs: []kamino.PastRun{at(failed, 1), at(failed, 2)}}, []string{"KaminoRunFailed failed/r2 Warning", "KaminoRunFailed failed/r1 Warning"}},
+		"failed, then not":     {poolstate.PoolStatus{Next: "v2", Runs: []kamino.PastRun{at(done, 1), at(failed, 2)}}, []string{"KaminoPromoted promoted/v2 Normal"}},
+		"failed after one":     {poolstate.PoolStatus{Next: "v2", Runs: []kamino.PastRun{at(failed, 1), at(done, 2)}}, []string{"KaminoPromoted promoted/v2 Normal", "KaminoRunFailed failed/r1 Warning"}},
+		"told to end":          {poolstate.PoolStatus{Runs: []kamino.PastRun{at(kamino.PastRun{Failure: "x", Interrupted: true}, 1)}}, nil},
+		"a person's verb":      {poolstate.PoolStatus{Runs: []kamino.PastRun{at(kamino.PastRun{Failure: "x", Verb: kamino.VerbRollback}, 1)}}, nil},
+		"a patch":              {poolstate.PoolStatus{Runs: []kamino.PastRun{at(kamino.PastRun{Failure: "x", Work: kamino.WorkPatch}, 1)}}, []string{"KaminoPatchFailed failed/r1 Warning"}},
+		"a bad image":          {poolstate.PoolStatus{Next: "v2", Runs: []kamino.PastRun{at(proof(kamino.ProofFailed), 1)}}, []string{"KaminoProofFailed failed/r1 Warning"}},
+		"nobody knows":         {poolstate.PoolStatus{Next: "v2", Runs: []kamino.PastRun{at(proof(kamino.ProofInconclusive), 1)}}, []string{"KaminoProofInconclusive failed/r1 Warning"}},
+		"withdrawn": {poolstate.PoolStatus{Next: "v1", Runs: []kamino.PastRun{at(kamino.PastRun{Verb: kamino.VerbWithdraw, Withdrawn: "v2", Pointed: "v1", Reason: "2 of 3 new nodes"}, 1), at(done, 2),
 			at(kamino.PastRun{Version: "v1"}, 3)}}, []string{"KaminoWithdrawn withdrawn/r1 Warning"}},
-		"kept, though its new nodes are not Ready": {kamino.PoolStatus{Next: "v1", Runs: []kamino.PastRun{
-			at(kamino.PastRun{Verb: kamino.VerbWithdraw, Step: kamino.InWatch, Withdrawn: "v1", Failure: "there is none before it"}, 1)}}, []string{"KaminoProofFailed unfit/v1 Warning"}},
-		"rolled back":       {kamino.PoolStatus{Next: "v1", Runs: []kamino.PastRun{at(kamino.PastRun{Verb: kamino.VerbRollback, Pointed: "v1"}, 1)}}, []string{"KaminoWithdrawn withdrawn/r1 Warning"}},
-		"away":              {kamino.PoolStatus{Unfinished: away(time.Hour)}, []string{"KaminoDonorAway away/r/n1 Warning"}},
-		"away, as is usual": {kamino.PoolStatus{Unfinished: away(59 * time.Minute)}, nil},
-		"refused":           {kamino.PoolStatus{Refusals: []kamino.Refusal{{Code: "ephemeral"}}}, []string{"KaminoRefused refused/* Warning quiet"}},
+		"kept, though its new nodes are not Ready": {poolstate.PoolStatus{Next: "v1", Runs: []kamino.PastRun{
+			at(kamino.PastRun{Verb: kamino.VerbWithdraw, Step: kamino.StepWatch, Withdrawn: "v1", Failure: "there is none before it"}, 1)}}, []string{"KaminoProofFailed unfit/v1 Warning"}},
+		"rolled back":       {poolstate.PoolStatus{Next: "v1", Runs: []kamino.PastRun{at(kamino.PastRun{Verb: kamino.VerbRollback, Pointed: "v1"}, 1)}}, []string{"KaminoWithdrawn withdrawn/r1 Warning"}},
+		"away":              {poolstate.PoolStatus{Unfinished: away(time.Hour)}, []string{"KaminoDonorAway away/r/n1 Warning"}},
+		"away, as is usual": {poolstate.PoolStatus{Unfinished: away(59 * time.Minute)}, nil},
+		"refused":           {poolstate.PoolStatus{Refusals: []kamino.Refusal{{Code: "ephemeral"}}}, []string{"KaminoRefused refused/* Warning quiet"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.status.Name = "blue"
@@ -88,7 +89,7 @@ func TestOf(t *testing.T) {
 
 // TestLong: what to type is told whatever the length of a reason.
 func TestLong(t *testing.T) {
-	s := kamino.PoolStatus{Name: "blue", Runs: []kamino.PastRun{{Run: "r", Failure: strings.Repeat("ä", 2000)}}}
+	s := poolstate.PoolStatus{Name: "blue", Runs: []kamino.PastRun{{Run: "r", Failure: strings.Repeat("ä", 2000)}}}
 	if m := Of(s, now, AwayLimit)[0].Message(); len(m) > 1024 || !strings.HasSuffix(m, `Type "kamino status --pool blue -o wide"`) {
 		t.Errorf("%d bytes: %s", len(m), m)
 	}

@@ -13,7 +13,7 @@ import (
 func holds(t *testing.T, begin func(t *testing.T) World) {
 	clauses := []struct {
 		name string
-		try  func(*testing.T, *world, kamino.Holder)
+		try  func(*testing.T, *world, kamino.Standby)
 	}{
 		{"a held donor that is off stays, and is as it was once it is released", heldStays},
 		{"Hold and Release may be repeated", heldTwice},
@@ -23,7 +23,7 @@ func holds(t *testing.T, begin func(t *testing.T) World) {
 	for _, c := range clauses {
 		t.Run("Holder: "+c.name, func(t *testing.T) {
 			w := &world{World: begin(t), t: t}
-			holder, ok := w.Provider.(kamino.Holder)
+			holder, ok := w.Provider.(kamino.Standby)
 			if ok != w.Replaces {
 				t.Fatalf("the world says that it replaces what is off: %t; its provider is a Holder: %t", w.Replaces, ok)
 			}
@@ -38,13 +38,13 @@ func holds(t *testing.T, begin func(t *testing.T) World) {
 // hold takes the donor out of service, where there is need to.
 func (w *world) hold() {
 	w.t.Helper()
-	if h, ok := w.Provider.(kamino.Holder); ok {
+	if h, ok := w.Provider.(kamino.Standby); ok {
 		w.stands(h, kamino.Held, func() error { return h.Hold(w.ctx(), w.pool(), w.Donor) })
 	}
 }
 
 // stands calls until the donor stands so.
-func (w *world) stands(h kamino.Holder, want kamino.Holding, call func() error) {
+func (w *world) stands(h kamino.Standby, want kamino.Holding, call func() error) {
 	w.t.Helper()
 	w.eventually("the donor is "+string(want), func() bool {
 		how, err := h.Holding(w.ctx(), w.pool(), w.Donor)
@@ -59,7 +59,7 @@ func (w *world) stands(h kamino.Holder, want kamino.Holding, call func() error) 
 	})
 }
 
-func (w *world) release(h kamino.Holder) {
+func (w *world) release(h kamino.Standby) {
 	w.t.Helper()
 	w.stands(h, kamino.InService, func() error { return h.Release(w.ctx(), w.pool(), w.Donor) })
 }
@@ -72,7 +72,7 @@ func (w *world) members() []kamino.InstanceID {
 	return ids
 }
 
-func heldStays(t *testing.T, w *world, h kamino.Holder) {
+func heldStays(t *testing.T, w *world, h kamino.Standby) {
 	before, members := w.pool(), w.members()
 	w.off()
 	w.Pass(time.Hour)
@@ -88,7 +88,7 @@ func heldStays(t *testing.T, w *world, h kamino.Holder) {
 	}
 }
 
-func heldTwice(t *testing.T, w *world, h kamino.Holder) {
+func heldTwice(t *testing.T, w *world, h kamino.Standby) {
 	w.hold()
 	capacity := w.pool().Capacity
 	w.must(h.Hold(w.ctx(), w.pool(), w.Donor))
@@ -104,7 +104,7 @@ func heldTwice(t *testing.T, w *world, h kamino.Holder) {
 	}
 }
 
-func heldOff(t *testing.T, w *world, h kamino.Holder) {
+func heldOff(t *testing.T, w *world, h kamino.Standby) {
 	w.off()
 	if err := h.Release(w.ctx(), w.pool(), w.Donor); !errors.Is(err, kamino.ErrInProgress) {
 		t.Errorf("release of a donor that is off: %v, want ErrInProgress", err)
@@ -114,7 +114,7 @@ func heldOff(t *testing.T, w *world, h kamino.Holder) {
 	}
 }
 
-func heldForeign(t *testing.T, w *world, h kamino.Holder) {
+func heldForeign(t *testing.T, w *world, h kamino.Standby) {
 	if _, err := h.Holding(w.ctx(), w.pool(), w.Donor+"99999"); !errors.Is(err, kamino.ErrNotFound) {
 		t.Errorf("%v, want ErrNotFound", err)
 	}

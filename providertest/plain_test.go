@@ -112,7 +112,7 @@ func (p *plain) Release(ctx context.Context, _ kamino.Pool, id kamino.InstanceID
 	return ctx.Err()
 }
 
-func (p *plain) Lost(kamino.Pool, kamino.InstanceID) kamino.Doubt { return kamino.Doubt{} }
+func (p *plain) Lost(kamino.Pool, kamino.InstanceID) kamino.Warning { return kamino.Warning{} }
 
 func (p *plain) Homes() []kamino.Kind { return nil }
 
@@ -142,7 +142,7 @@ func (p *plain) Delete(ctx context.Context, _ kamino.Pool, a kamino.Artifact) er
 	return ctx.Err()
 }
 
-func (p *plain) Fit(ctx context.Context, _ kamino.Pool, _ kamino.Instance, _ *kamino.Artifact) ([]kamino.Refusal, []kamino.Doubt, error) {
+func (p *plain) Fit(ctx context.Context, _ kamino.Pool, _ kamino.Instance, _ *kamino.Artifact) ([]kamino.Refusal, []kamino.Warning, error) {
 	return nil, nil, ctx.Err()
 }
 
@@ -199,4 +199,4 @@ func (p *plain) SetCapacity(ctx context.Context, _ kamino.Pool, n int) error {
 	return ctx.Err()
 }
 
-func (p *plain) Preflight(ctx context.Context) ([]kamino.Doubt, error) { return nil, ctx.Err() }
+func (p *plain) Preflight(ctx context.Context) ([]kamino.Warning, error) { return nil, ctx.Err() }

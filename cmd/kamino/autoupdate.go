@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/kube"
+	"kamino.dev/kamino/poolstate"
 )
 
 // autoUpdateCommand chooses the donors itself.
@@ -65,9 +67,9 @@ kamino plan prints.`,
 
 // autoReport is what auto-update prints at its end.
 type autoReport struct {
-	OK     bool                `json:"ok"`
-	Pools  []kamino.PoolResult `json:"pools"`
-	Status []kamino.PoolStatus `json:"status"`
+	OK     bool                   `json:"ok"`
+	Pools  []engine.PoolResult    `json:"pools"`
+	Status []poolstate.PoolStatus `json:"status"`
 }
 
 // Run does it.
@@ -101,8 +103,8 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 		return err
 	}
 	if err := c.needImage(ctx, c.dryRun); err != nil {
-		return c.refuse(ctx, err, c.dryRun, func(e *kamino.Engine) error {
-			_, err := e.Restore(ctx, kamino.RestoreOptions{Pools: opts.Pools})
+		return c.refuse(ctx, err, c.dryRun, func(e *engine.Engine) error {
+			_, err := e.Restore(ctx, engine.RestoreOptions{Pools: opts.Pools})
 			return err
 		})
 	}
@@ -119,7 +121,7 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	finish, began := c.follow(ctx, eng), c.clock.Now()
 	results, err := eng.AutoUpdate(ctx, opts)
 	if ctx.Err() == nil && results != nil {
-		err = errors.Join(err, eng.Watch(ctx, results, kamino.Watching{For: c.watch.d, Proof: opts.Proof}))
+		err = errors.Join(err, eng.Watch(ctx, results, engine.Watching{For: c.watch.d, Proof: opts.Proof}))
 	}
 	finish()
 	pools := make([]string, len(results))
@@ -131,7 +133,7 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 		return err
 	}
 	for _, p := range results {
-		if p.Action == kamino.DoNothing && p.Error == "" && len(p.Held) > 0 {
+		if p.Action == poolstate.DoNothing && p.Error == "" && len(p.Held) > 0 {
 			c.global.Log.Warn("nothing was done for a pool that needs it", "pool", p.Name, "because", texts(p.Why), "held", texts(p.Held), "hint", "kamino plan --pool "+p.Name)
 		}
 	}
@@ -186,15 +188,15 @@ func texts(verdicts []kamino.Verdict) string {
 }
 
 // outcome is the result of a pool in a few words.
-func outcome(p kamino.PoolResult) string {
+func outcome(p engine.PoolResult) string {
 	switch {
 	case p.Error != "":
 		return "failed: " + cut(p.Error, 120)
-	case p.Action == kamino.DoNothing && len(p.Held) > 0:
+	case p.Action == poolstate.DoNothing && len(p.Held) > 0:
 		return "held: " + texts(p.Held)
-	case p.Action == kamino.DoNothing && len(p.Why) > 0:
+	case p.Action == poolstate.DoNothing && len(p.Why) > 0:
 		return "nothing to do: " + p.Why[0].Text
-	case p.Action == kamino.DoModel:
+	case p.Action == poolstate.DoModel:
 		return "model pointed at the newest image"
 	case p.Result == nil:
 		return "given back what was left"

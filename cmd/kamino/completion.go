@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // completionTime bounds what a Tab asks the cluster and the cloud: a shell waits for it.
@@ -33,7 +35,7 @@ func refuseUnknownShells(root *cobra.Command) {
 
 // completes lets the shell offer what list finds for a flag. What cannot be found in time, or at
 // all, is not offered; nothing is told, as a prompt is no place for errors.
-func (a *app) completes(cmd *cobra.Command, flag string, list func(context.Context, *kamino.Engine) []string) {
+func (a *app) completes(cmd *cobra.Command, flag string, list func(context.Context, *engine.Engine) []string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := a.clock.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
@@ -56,7 +58,7 @@ func (a *app) completes(cmd *cobra.Command, flag string, list func(context.Conte
 }
 
 // poolWords are the names of the pools that nodes belong to.
-func poolWords(ctx context.Context, e *kamino.Engine) []string {
+func poolWords(ctx context.Context, e *engine.Engine) []string {
 	nodes, err := e.Cluster.Nodes(ctx)
 	if err != nil {
 		return nil
@@ -71,7 +73,7 @@ func poolWords(ctx context.Context, e *kamino.Engine) []string {
 }
 
 // nodeWords are the nodes that belong to pools.
-func nodeWords(ctx context.Context, e *kamino.Engine) []string {
+func nodeWords(ctx context.Context, e *engine.Engine) []string {
 	nodes, err := e.Cluster.Nodes(ctx)
 	if err != nil {
 		return nil
@@ -87,9 +89,9 @@ func nodeWords(ctx context.Context, e *kamino.Engine) []string {
 }
 
 // versionWords are what the pool that was typed already can be rolled back to.
-func versionWords(pool *string) func(context.Context, *kamino.Engine) []string {
-	return func(ctx context.Context, e *kamino.Engine) []string {
-		words := []string{kamino.ToOriginal}
+func versionWords(pool *string) func(context.Context, *engine.Engine) []string {
+	return func(ctx context.Context, e *engine.Engine) []string {
+		words := []string{poolstate.ToOriginal}
 		if *pool == "" {
 			return words
 		}

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // printDiff writes what changes in a model, and what a person has to put aside before.
@@ -17,7 +18,7 @@ func printDiff(w io.Writer, diff []kamino.FieldChange) {
 	for _, d := range diff {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", d.Field, shown(d.From), shown(d.To))
 	}
-	if lost := kamino.Unreturned(diff); lost != "" {
+	if lost := engine.Unreturned(diff); lost != "" {
 		fmt.Fprintf(w, "\nSave from your template: %s; Azure does not return them, and kamino rollback --to original asks for them\n", lost)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/kube"
 )
 
@@ -54,7 +55,7 @@ func (c *doctorCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	checks := []kamino.Check{c.image(ctx)}
+	checks := []engine.Check{c.image(ctx)}
 	ctx = kube.NodesOnce(ctx)
 	eng, err := c.engine(ctx)
 	if err != nil {
@@ -71,7 +72,7 @@ func (c *doctorCommand) Run(ctx context.Context) error {
 	}
 	failed := 0
 	for _, check := range checks {
-		if check.State == kamino.CheckFailed {
+		if check.State == engine.CheckFailed {
 			failed++
 		}
 	}
@@ -83,36 +84,36 @@ func (c *doctorCommand) Run(ctx context.Context) error {
 
 // image finds the image of the seal pod as an update does. Without one the seal pod is
 // not rehearsed.
-func (c *doctorCommand) image(ctx context.Context) kamino.Check {
+func (c *doctorCommand) image(ctx context.Context) engine.Check {
 	if err := c.needImage(ctx, false); err != nil {
 		c.global.SealImage = ""
 		if refused := (*kamino.RefusedError)(nil); errors.As(err, &refused) {
 			r := refused.Refusals[0]
-			return kamino.Check{Name: "image", State: kamino.CheckFailed, Found: r.Why, Do: r.Do}
+			return engine.Check{Name: "image", State: engine.CheckFailed, Found: r.Why, Do: r.Do}
 		}
-		return kamino.Check{Name: "image", State: kamino.CheckFailed, Found: err.Error(), Do: kamino.Hint(err)}
+		return engine.Check{Name: "image", State: engine.CheckFailed, Found: err.Error(), Do: kamino.Hint(err)}
 	}
-	return kamino.Check{Name: "image", State: kamino.CheckPassed, Found: c.global.SealImage}
+	return engine.Check{Name: "image", State: engine.CheckPassed, Found: c.global.SealImage}
 }
 
 // allowed warns of an image that the cluster lets seal no disk: without a candidate nothing else
 // tries it. Whoever may not read the list is not told.
-func (c *doctorCommand) allowed(ctx context.Context, cluster kamino.Cluster, check *kamino.Check) {
+func (c *doctorCommand) allowed(ctx context.Context, cluster kamino.Cluster, check *engine.Check) {
 	p, ok := cluster.(interface {
 		SealImages(ctx context.Context) (images []string, release string, err error)
 	})
-	if !ok || check.State != kamino.CheckPassed {
+	if !ok || check.State != engine.CheckPassed {
 		return
 	}
 	images, _, err := p.SealImages(ctx)
 	if err != nil || slices.Contains(images, c.global.SealImage) {
 		return
 	}
-	check.State, check.Found = kamino.CheckWarned, c.global.SealImage+" is not one of the images that may seal disks"
+	check.State, check.Found = engine.CheckWarned, c.global.SealImage+" is not one of the images that may seal disks"
 	check.Do = "kamino init --seal-image " + c.global.SealImage + ", or the value sealImages of the chart kamino-base"
 }
 
-func printChecks(w io.Writer, checks []kamino.Check) {
+func printChecks(w io.Writer, checks []engine.Check) {
 	fmt.Fprintln(w, "CHECK\tOF\tRESULT\tFOUND\tWHAT TO DO")
 	for _, c := range checks {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Name, shown(cmp.Or(c.Node, c.Pool)), c.State, oneLine(c.Found), cmp.Or(oneLine(c.Do), "-"))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // TestDoctor: each thing that would stop a run is a failed check with what to do, beside
@@ -57,7 +58,7 @@ func TestDoctor(t *testing.T) {
 		{name: "pool that cannot be read", world: func(w *fakeWorld) { w.cloud.fails[fakePool(pool1)] = fmt.Errorf("read: %w", kamino.ErrForbidden) },
 			passed: "image cloud cluster", failed: "pool", do: "grant"},
 		{name: "a right that some runs want", world: func(w *fakeWorld) {
-			w.cloud.doubts = []kamino.Doubt{{Found: "skus/read is not allowed", Do: "a role with it"}}
+			w.cloud.doubts = []kamino.Warning{{Found: "skus/read is not allowed", Do: "a role with it"}}
 		},
 			passed: fine, warned: "cloud", do: "a role with it\n"},
 		{name: "no candidate", args: []string{"--minimum-ready-time", "90d"}, passed: "image cloud cluster lease", warned: "donor", do: "kamino plan --pool " + pool1},
@@ -80,20 +81,20 @@ func TestDoctor(t *testing.T) {
 				tt.world(w)
 			}
 			out, errs, code := w.kamino(t, append([]string{"doctor", "-o", "json"}, tt.args...)...)
-			var checks []kamino.Check
+			var checks []engine.Check
 			if err := json.Unmarshal([]byte(out), &checks); err != nil {
 				t.Fatal(err, out, errs)
 			}
-			got := map[kamino.Health][]string{}
+			got := map[engine.Health][]string{}
 			advice := ""
 			for _, c := range checks {
 				got[c.State] = append(got[c.State], c.Name)
-				if c.State != kamino.CheckPassed && c.Do == "" {
+				if c.State != engine.CheckPassed && c.Do == "" {
 					t.Errorf("nothing is said of what to do about: %+v", c)
 				}
 				advice += c.Do + "\n"
 			}
-			for state, want := range map[kamino.Health]string{kamino.CheckPassed: tt.passed, kamino.CheckFailed: tt.failed, kamino.CheckWarned: tt.warned} {
+			for state, want := range map[engine.Health]string{engine.CheckPassed: tt.passed, engine.CheckFailed: tt.failed, engine.CheckWarned: tt.warned} {
 				if !slices.Equal(got[state], strings.Fields(want)) {
 					t.Errorf("%s: %v, want %s\n%s", state, got[state], want, out)
 				}

@@ -18,7 +18,7 @@ type fakeCloud struct {
 	artifacts     map[string]*kamino.Artifact // by address
 	instances     map[kamino.InstanceID]kamino.Instance
 	fails         map[kamino.PoolID]error
-	doubts        []kamino.Doubt
+	doubts        []kamino.Warning
 	homeless      bool // versions live in nothing, as on AWS
 
 	writes []string
@@ -209,9 +209,9 @@ func (c *fakeCloud) SetCapacity(_ context.Context, pool kamino.Pool, n int) erro
 	return nil
 }
 
-func (c *fakeCloud) Preflight(context.Context) ([]kamino.Doubt, error) { return c.doubts, nil }
+func (c *fakeCloud) Preflight(context.Context) ([]kamino.Warning, error) { return c.doubts, nil }
 
-func (c *fakeCloud) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.Artifact) ([]kamino.Refusal, []kamino.Doubt, error) {
+func (c *fakeCloud) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.Artifact) ([]kamino.Refusal, []kamino.Warning, error) {
 	return nil, nil, nil
 }
 
@@ -240,4 +240,4 @@ func (*fakeCloud) CanaryFit(context.Context, kamino.Pool) (kamino.CanaryFit, err
 
 func (*fakeCloud) CanaryRights() string { return "docs/azure-role-canary.json" }
 
-func (*fakeCloud) PreflightCanary(context.Context) ([]kamino.Doubt, error) { return nil, nil }
+func (*fakeCloud) PreflightCanary(context.Context) ([]kamino.Warning, error) { return nil, nil }

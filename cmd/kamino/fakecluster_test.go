@@ -103,7 +103,7 @@ func (c *fakeCluster) Rehearse(_ context.Context, n kamino.Node, _ kamino.SealOr
 	return stuck, nil
 }
 
-func (c *fakeCluster) Preflight(context.Context, kamino.DrainOptions) (doubts []kamino.Doubt, err error) {
+func (c *fakeCluster) Preflight(context.Context, kamino.DrainOptions) (doubts []kamino.Warning, err error) {
 	return nil, c.unprepared
 }
 

@@ -8,6 +8,7 @@ import (
 	"regexp"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/kube"
 )
 
@@ -89,7 +90,7 @@ func (a *app) listedImage(ctx context.Context) {
 
 // refuse ends a command whose run cannot be tried. As every such run it first gives back what an
 // earlier one left, where it can; one that lives is left alone.
-func (a *app) refuse(ctx context.Context, cause error, dryRun bool, giveBack func(*kamino.Engine) error) error {
+func (a *app) refuse(ctx context.Context, cause error, dryRun bool, giveBack func(*engine.Engine) error) error {
 	if dryRun {
 		return cause
 	}

@@ -125,7 +125,7 @@ func (l *eventLog) event(ev kamino.Event) {
 
 // told is an event's message as people read it: that of a wait only says for what.
 func told(ev kamino.Event) string {
-	if ev.Kind == kamino.StepWaiting {
+	if ev.Kind == kamino.EventWaiting {
 		return "waiting for " + ev.Message
 	}
 	return ev.Message
@@ -143,15 +143,15 @@ func (l *eventLog) level(ev kamino.Event) slog.Level {
 	}
 	l.mu.Unlock()
 	switch ev.Kind {
-	case kamino.StepWaiting:
+	case kamino.EventWaiting:
 		if repeated {
 			return slog.LevelDebug
 		}
-	case kamino.StepSkipped:
+	case kamino.EventSkipped:
 		return slog.LevelDebug
-	case kamino.StepRetry, kamino.Warned, kamino.GivingBack, kamino.StepRefused:
+	case kamino.EventRetry, kamino.EventWarning, kamino.EventGivingBack, kamino.EventRefused:
 		return slog.LevelWarn
-	case kamino.StepFailed:
+	case kamino.EventFailed:
 		return slog.LevelError
 	}
 	return slog.LevelInfo

@@ -19,7 +19,7 @@ func TestLongWaits(t *testing.T) {
 	l := newEventLog(t.Context(), newLogger(&out, slog.LevelInfo, &globalOptions{logFormat: "text"}))
 	begun := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	for at := time.Duration(0); at <= 2*time.Minute; at += 5 * time.Second {
-		l.event(kamino.Event{Time: begun.Add(at), Pool: "p", Kind: kamino.StepWaiting, Step: "drain", Elapsed: at, Limit: 45 * time.Minute, Percent: -1, Message: "pods to leave"})
+		l.event(kamino.Event{Time: begun.Add(at), Pool: "p", Kind: kamino.EventWaiting, Step: "drain", Elapsed: at, Limit: 45 * time.Minute, Percent: -1, Message: "pods to leave"})
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 5 || !strings.Contains(lines[0], "limit=45m0s") || !strings.Contains(lines[2], "elapsed=1m0s") {

@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/notify"
+	"kamino.dev/kamino/poolstate"
 )
 
 // notifyFlag says who is told of what a command did.
@@ -35,7 +37,7 @@ const tellTime = 20 * time.Second
 
 // tell tells of what happened to pools since, as their ledgers say, also when the command was told
 // to end. What of a failure no ledger tells is told by the error.
-func (n *notifyFlag) tell(ctx context.Context, a *app, e *kamino.Engine, pools []string, since time.Time, failed error) {
+func (n *notifyFlag) tell(ctx context.Context, a *app, e *engine.Engine, pools []string, since time.Time, failed error) {
 	if n.to == nil {
 		return
 	}
@@ -71,7 +73,7 @@ func (n *notifyFlag) tell(ctx context.Context, a *app, e *kamino.Engine, pools [
 
 // happened are the happenings since a command began. A donor that its process or an ended one left
 // away is told of at once: nobody may come soon.
-func happened(s kamino.PoolStatus, process string, now, since time.Time) (out []notify.Happening) {
+func happened(s poolstate.PoolStatus, process string, now, since time.Time) (out []notify.Happening) {
 	limit := notify.AwayLimit
 	if u := s.Unfinished; u != nil && (u.Process == process || !u.Alive) {
 		limit = 0

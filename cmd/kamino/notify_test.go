@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestHappened: a command tells of what happened since it began, and of a donor that nobody brings
@@ -17,15 +18,15 @@ func TestHappened(t *testing.T) {
 		return &kamino.Unfinished{Run: "r", Process: process, Alive: alive, Record: kamino.Record{Donor: "n", AwaySince: began.Add(time.Minute)}}
 	}
 	for name, tt := range map[string]struct {
-		status kamino.PoolStatus
+		status poolstate.PoolStatus
 		want   []string
 	}{
-		"before it began":         {kamino.PoolStatus{Runs: []kamino.PastRun{{Run: "a", Failure: "x", Ended: began.Add(-time.Millisecond)}}}, nil},
-		"since":                   {kamino.PoolStatus{Runs: []kamino.PastRun{{Run: "a", Failure: "x", Ended: began}}}, []string{"failed/a"}},
-		"its own donor":           {kamino.PoolStatus{Unfinished: away("me", true)}, []string{"away/r/n"}},
-		"of an ended process":     {kamino.PoolStatus{Unfinished: away("other", false)}, []string{"away/r/n"}},
-		"of a process that lives": {kamino.PoolStatus{Unfinished: away("other", true)}, nil},
-		"refused":                 {kamino.PoolStatus{Refusals: []kamino.Refusal{{Code: "x"}}}, nil},
+		"before it began":         {poolstate.PoolStatus{Runs: []kamino.PastRun{{Run: "a", Failure: "x", Ended: began.Add(-time.Millisecond)}}}, nil},
+		"since":                   {poolstate.PoolStatus{Runs: []kamino.PastRun{{Run: "a", Failure: "x", Ended: began}}}, []string{"failed/a"}},
+		"its own donor":           {poolstate.PoolStatus{Unfinished: away("me", true)}, []string{"away/r/n"}},
+		"of an ended process":     {poolstate.PoolStatus{Unfinished: away("other", false)}, []string{"away/r/n"}},
+		"of a process that lives": {poolstate.PoolStatus{Unfinished: away("other", true)}, nil},
+		"refused":                 {poolstate.PoolStatus{Refusals: []kamino.Refusal{{Code: "x"}}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestOwnerLines: what the owner of a model has to write comes once a version is offered, and
@@ -14,7 +16,7 @@ func TestOwnerLines(t *testing.T) {
 	owner := &kamino.Owner{Name: "capz", Spec: "image: x", Needs: "the gate"}
 	for _, hidden := range []bool{true, false} {
 		var out strings.Builder
-		updateReport{Result: kamino.Result{Version: "2026.03.10", Hidden: hidden, Owner: owner, Extensions: []kamino.Extension{{Name: "cse", Publisher: "p", Type: "t"}}}}.owner(&out)
+		updateReport{Result: engine.Result{Version: "2026.03.10", Hidden: hidden, Owner: owner, Extensions: []kamino.Extension{{Name: "cse", Publisher: "p", Type: "t"}}}}.owner(&out)
 		if strings.Contains(out.String(), "before that") != hidden {
 			t.Errorf("hidden %t: %s", hidden, out.String())
 		}
@@ -25,7 +27,7 @@ func TestOwnerLines(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	printPoolStatus(&out, kamino.PoolStatus{Strayed: &kamino.Stray{Booted: "v1", Promoted: "v2"}}, false)
+	printPoolStatus(&out, poolstate.PoolStatus{Strayed: &kamino.Stray{Booted: "v1", Promoted: "v2"}}, false)
 	if !strings.Contains(out.String(), "--target-node NODE --image-reference pointer") {
 		t.Errorf("status: %s", out.String())
 	}
@@ -35,13 +37,13 @@ func TestOwnerLines(t *testing.T) {
 // as they may, with what to do.
 func TestModelsAreTold(t *testing.T) {
 	for known, warns := range map[int]bool{7: false, 8: true} {
-		models := &kamino.Models{Known: known, Most: 10}
+		models := &poolstate.Models{Known: known, Most: 10}
 		for _, tt := range []struct {
 			name  string
 			print func(io.Writer)
 		}{
-			{"status", func(w io.Writer) { printPoolStatus(w, kamino.PoolStatus{Models: models}, false) }},
-			{"plan", func(w io.Writer) { printPool(w, kamino.PoolPlan{Models: models}) }},
+			{"status", func(w io.Writer) { printPoolStatus(w, poolstate.PoolStatus{Models: models}, false) }},
+			{"plan", func(w io.Writer) { printPool(w, poolstate.PoolPlan{Models: models}) }},
 		} {
 			var out strings.Builder
 			if tt.print(&out); strings.Contains(out.String(), "replace the nodes of the oldest images") != warns {
@@ -55,7 +57,7 @@ func TestModelsAreTold(t *testing.T) {
 // tells their owners the same.
 func TestOwnerOfManyPools(t *testing.T) {
 	var out strings.Builder
-	autoReport{Pools: []kamino.PoolResult{{Name: "a", Result: &kamino.Result{Version: "2026.03.10", Owner: &kamino.Owner{Name: "capz", Spec: "image: x"}}}}}.table(&out, false)
+	autoReport{Pools: []engine.PoolResult{{Name: "a", Result: &engine.Result{Version: "2026.03.10", Owner: &kamino.Owner{Name: "capz", Spec: "image: x"}}}}}.table(&out, false)
 	if !strings.Contains(out.String(), "Pool:\ta\n") || !strings.Contains(out.String(), "image: x") {
 		t.Errorf("%s", out.String())
 	}
@@ -69,7 +71,7 @@ func TestOwnerOfManyPools(t *testing.T) {
 // TestAutoUpdateTellsWhatWaits: a version that is left to a person, with the command.
 func TestAutoUpdateTellsWhatWaits(t *testing.T) {
 	var out strings.Builder
-	autoReport{Pools: []kamino.PoolResult{{Pool: "/s/a", Name: "a", Result: &kamino.Result{Version: "2026.03.10", Waiting: true}}}}.table(&out, false)
+	autoReport{Pools: []engine.PoolResult{{Pool: "/s/a", Name: "a", Result: &engine.Result{Version: "2026.03.10", Waiting: true}}}}.table(&out, false)
 	for _, want := range []string{"\twaits to be promoted\n", "Waits:\tversion 2026.03.10 needs a decision: kamino promote --pool a --version 2026.03.10\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%swant %q", out.String(), want)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // patchFlags are the options of a patch, for patch and auto-update.
@@ -185,7 +186,7 @@ func (c *patchCommand) Run(ctx context.Context) error {
 	return err
 }
 
-func printPatchPlan(w io.Writer, p kamino.PatchResult) {
+func printPatchPlan(w io.Writer, p engine.PatchResult) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Pool.Name())
 	if p.Unfinished != nil {
 		printUnfinished(w, p.Unfinished)
@@ -194,7 +195,7 @@ func printPatchPlan(w io.Writer, p kamino.PatchResult) {
 }
 
 // signed is when a node was patched, as other times are told: values of labels have no colons.
-func signed(n kamino.PatchedNode) string {
+func signed(n engine.PatchedNode) string {
 	at, err := time.Parse(kamino.PatchedFormat, n.Signed)
 	if err != nil {
 		return n.Signed
@@ -202,7 +203,7 @@ func signed(n kamino.PatchedNode) string {
 	return instant(at)
 }
 
-func printPatch(w io.Writer, r kamino.PatchResult) {
+func printPatch(w io.Writer, r engine.PatchResult) {
 	fmt.Fprintln(w, "NODE\tPACKAGES\tRESTARTED\tRESULT")
 	for _, n := range r.Nodes {
 		packages := "-"

@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/kube"
+	"kamino.dev/kamino/poolstate"
 )
 
 // planCommand tells what auto-update would do.
@@ -66,12 +68,12 @@ func (c *planCommand) Run(ctx context.Context) error {
 }
 
 // plan prints the plan of all pools; the dry-run of auto-update is the same.
-func (a *app) plan(ctx context.Context, e *kamino.Engine, opts kamino.AutoOptions, out outputFlag, detailed bool) error {
+func (a *app) plan(ctx context.Context, e *engine.Engine, opts kamino.AutoOptions, out outputFlag, detailed bool) error {
 	plans, err := e.PlanPools(ctx, opts)
 	if plans == nil && err != nil {
 		return err
 	}
-	err = out.unread(err, countOf(plans, func(p kamino.PoolPlan) bool { return kamino.Has(p.Held, "error") }), len(plans))
+	err = out.unread(err, countOf(plans, func(p poolstate.PoolPlan) bool { return kamino.Has(p.Held, "error") }), len(plans))
 	if printErr := out.print(a, plans, func(w io.Writer) { printPools(w, plans) }); err == nil {
 		err = printErr
 	}
@@ -87,14 +89,14 @@ func (a *app) plan(ctx context.Context, e *kamino.Engine, opts kamino.AutoOption
 		return err
 	}
 	for _, p := range plans {
-		if detailed && p.Action != kamino.DoNothing {
+		if detailed && p.Action != poolstate.DoNothing {
 			return errToDo
 		}
 	}
 	return nil
 }
 
-func printPools(w io.Writer, plans []kamino.PoolPlan) {
+func printPools(w io.Writer, plans []poolstate.PoolPlan) {
 	if len(plans) == 0 {
 		fmt.Fprintln(w, "No node of this cluster belongs to a pool.")
 		return
@@ -111,16 +113,16 @@ func printPools(w io.Writer, plans []kamino.PoolPlan) {
 }
 
 // actions says in words what auto-update would do.
-var actions = map[kamino.Action]string{
-	kamino.DoNothing: "nothing",
-	kamino.DoUpdate:  "make a new prototype of %s",
-	kamino.DoModel:   "point the model at %s",
-	kamino.DoFinish:  "finish the unfinished run",
+var actions = map[poolstate.Action]string{
+	poolstate.DoNothing: "nothing",
+	poolstate.DoUpdate:  "make a new prototype of %s",
+	poolstate.DoModel:   "point the model at %s",
+	poolstate.DoFinish:  "finish the unfinished run",
 }
 
-func printPool(w io.Writer, p kamino.PoolPlan) {
+func printPool(w io.Writer, p poolstate.PoolPlan) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Name)
-	if i := slices.IndexFunc(p.Held, func(v kamino.Verdict) bool { return v.Code == "error" }); i >= 0 && p.Action == kamino.DoNothing && len(p.Candidates) == 0 {
+	if i := slices.IndexFunc(p.Held, func(v kamino.Verdict) bool { return v.Code == "error" }); i >= 0 && p.Action == poolstate.DoNothing && len(p.Candidates) == 0 {
 		fmt.Fprintf(w, "Error:\t%s\n", p.Held[i].Text) // image and nodes are not known
 		return
 	}
@@ -130,12 +132,12 @@ func printPool(w io.Writer, p kamino.PoolPlan) {
 	}
 	action := actions[does]
 	switch does {
-	case kamino.DoUpdate:
+	case poolstate.DoUpdate:
 		action = fmt.Sprintf(action, p.Donor)
-	case kamino.DoModel:
+	case poolstate.DoModel:
 		action = fmt.Sprintf(action, p.Image)
 	}
-	if does == kamino.DoNothing && slices.ContainsFunc(p.Held, func(v kamino.Verdict) bool { return v.Code == "too-few-candidates" }) {
+	if does == poolstate.DoNothing && slices.ContainsFunc(p.Held, func(v kamino.Verdict) bool { return v.Code == "too-few-candidates" }) {
 		action = "nothing yet: a new image is needed, and too few nodes can be its donor"
 	}
 	if p.AfterResume != "" {
@@ -165,7 +167,7 @@ func printPool(w io.Writer, p kamino.PoolPlan) {
 	if p.Run != nil {
 		fmt.Fprintln(w)
 		printRun(w, p.Run)
-	} else if does == kamino.DoModel {
+	} else if does == poolstate.DoModel {
 		printDiff(w, p.ModelDiff)
 	}
 }

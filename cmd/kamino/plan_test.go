@@ -13,6 +13,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/golden"
+	"kamino.dev/kamino/poolstate"
 )
 
 const pool1 = "k8s-pool1-vmss"
@@ -247,7 +248,7 @@ func TestPlanFormats(t *testing.T) {
 	if code != exitFailed || !strings.Contains(errs, "on fire") {
 		t.Errorf("exit code %d, stderr %q", code, errs)
 	}
-	var plans []kamino.PoolPlan
+	var plans []poolstate.PoolPlan
 	if err := json.Unmarshal([]byte(out), &plans); err != nil {
 		t.Fatal(err)
 	}

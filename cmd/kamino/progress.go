@@ -13,11 +13,12 @@ import (
 	"golang.org/x/term"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // follow makes the engine report to the terminal, or to the log where there is
 // none. The function it returns ends the output.
-func (a *app) follow(ctx context.Context, e *kamino.Engine) func() {
+func (a *app) follow(ctx context.Context, e *engine.Engine) func() {
 	if f, ok := a.Err.(*os.File); ok && !a.JSON && term.IsTerminal(int(f.Fd())) && a.env("TERM") != "dumb" {
 		l := &live{out: a.Err, clock: a.clock, width: func() int {
 			w, _, err := term.GetSize(int(f.Fd()))
@@ -100,15 +101,15 @@ func (l *live) event(ev kamino.Event) {
 	}
 	var standing []string
 	switch ev.Kind {
-	case kamino.StepDone:
+	case kamino.EventDone:
 		standing = []string{l.line(ev, ev.Elapsed, cmp.Or(ev.Message, "done"))}
-	case kamino.StepFailed:
+	case kamino.EventFailed:
 		standing = []string{l.line(ev, ev.Elapsed, "failed: "+ev.Message)}
-	case kamino.StepRefused:
+	case kamino.EventRefused:
 		standing = []string{l.line(ev, ev.Elapsed, "refused: "+ev.Message)}
-	case kamino.GivingBack:
+	case kamino.EventGivingBack:
 		standing = wrap(oneLine("giving back after: "+ev.Message), l.columns()-1)
-	case kamino.Warned:
+	case kamino.EventWarning:
 		standing = wrap(oneLine("warning: "+ev.Message), l.columns()-1)
 	}
 	l.place(ev)
@@ -122,9 +123,9 @@ func (l *live) place(ev kamino.Event) {
 	for i < len(l.running) && l.running[i].ev.Pool != ev.Pool && l.running[i].ev.Pool != "" {
 		i++
 	}
-	over := ev.Kind == kamino.StepDone || ev.Kind == kamino.StepFailed || ev.Kind == kamino.StepRefused
+	over := ev.Kind == kamino.EventDone || ev.Kind == kamino.EventFailed || ev.Kind == kamino.EventRefused
 	switch {
-	case ev.Step == "" || ev.Kind == kamino.StepSkipped || ev.Kind == kamino.Warned:
+	case ev.Step == "" || ev.Kind == kamino.EventSkipped || ev.Kind == kamino.EventWarning:
 	case over && i < len(l.running):
 		l.running = append(l.running[:i], l.running[i+1:]...)
 	case over:

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/kube"
 )
 
@@ -87,7 +88,7 @@ func checkProbe(job []byte) error {
 type pointCommand struct {
 	*app
 	out     outputFlag
-	promote kamino.PromoteOptions
+	promote engine.PromoteOptions
 	prove   proveFlags
 	reason  string
 	done    string // what it did, in a word
@@ -119,7 +120,7 @@ same way. It has no seal receipt, which --accept-unsealed accepts.`,
 			if err := c.readProof(cmd.Flags()); err != nil {
 				return err
 			}
-			return c.run(cmd.Context(), func(ctx context.Context, e *kamino.Engine) (kamino.Rollback, error) {
+			return c.run(cmd.Context(), func(ctx context.Context, e *engine.Engine) (engine.Rollback, error) {
 				return e.PromoteVersion(ctx, c.promote)
 			})
 		},
@@ -147,7 +148,7 @@ that descend from it are listed.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.asking = !c.yes && !c.promote.DryRun && c.asks()
-			return c.run(cmd.Context(), func(ctx context.Context, e *kamino.Engine) (kamino.Rollback, error) {
+			return c.run(cmd.Context(), func(ctx context.Context, e *engine.Engine) (engine.Rollback, error) {
 				return e.WithdrawVersion(ctx, c.withdrawal())
 			})
 		},
@@ -183,7 +184,7 @@ func (c *pointCommand) withdrawal() kamino.WithdrawOptions {
 }
 
 // agree asks whether a version is to be withdrawn.
-func (c *pointCommand) agree(ctx context.Context, e *kamino.Engine) error {
+func (c *pointCommand) agree(ctx context.Context, e *engine.Engine) error {
 	opts := c.withdrawal()
 	opts.DryRun = true
 	back, err := e.WithdrawVersion(ctx, opts)
@@ -210,7 +211,7 @@ func (c *pointCommand) add(cmd *cobra.Command, version string) {
 	c.completes(cmd, "version", versionWords(&c.promote.Pool))
 }
 
-func (c *pointCommand) run(ctx context.Context, do func(context.Context, *kamino.Engine) (kamino.Rollback, error)) error {
+func (c *pointCommand) run(ctx context.Context, do func(context.Context, *engine.Engine) (engine.Rollback, error)) error {
 	if err := c.out.check(); err != nil {
 		return err
 	}
@@ -232,7 +233,7 @@ func (c *pointCommand) run(ctx context.Context, do func(context.Context, *kamino
 	return c.out.print(c.app, back, func(w io.Writer) { c.table(w, back) })
 }
 
-func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
+func (c *pointCommand) table(w io.Writer, r engine.Rollback) {
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Name)
 	printGivenBack(w, r)
 	if !r.Changed {
@@ -267,7 +268,7 @@ func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
 }
 
 // bootsFrom is what the next node boots from once it is done.
-func bootsFrom(r kamino.Rollback) string {
+func bootsFrom(r engine.Rollback) string {
 	text := cmp.Or(r.To, r.From, "an image that is not a prototype")
 	if r.Unproved {
 		text += ", " + unproved
@@ -291,7 +292,7 @@ still work. kamino resume ends the pause.`,
 			return kamino.WithHint(fmt.Errorf("the reason must be given with a flag: %q", strings.Join(words, " ")), "use kamino pause --reason %q", strings.Join(words, " "))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.setPaused(cmd.Context(), reason, func(ctx context.Context, e *kamino.Engine) error { return e.Pause(ctx, reason) })
+			return a.setPaused(cmd.Context(), reason, func(ctx context.Context, e *engine.Engine) error { return e.Pause(ctx, reason) })
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, shown to everyone whose run is refused (required)")
@@ -302,7 +303,7 @@ func newResumeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "resume", Short: "Resume runs and promotions after a pause", Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.setPaused(cmd.Context(), "", func(ctx context.Context, e *kamino.Engine) error { return e.Resume(ctx) })
+			return a.setPaused(cmd.Context(), "", func(ctx context.Context, e *engine.Engine) error { return e.Resume(ctx) })
 		},
 	}
 }
@@ -311,12 +312,12 @@ const whilePaused = "active runs end within minutes, and no new run begins; kami
 
 // setPaused turns the stop switch, and tells what it was before. Who may not read it may still turn
 // it.
-func (a *app) setPaused(ctx context.Context, reason string, do func(context.Context, *kamino.Engine) error) error {
+func (a *app) setPaused(ctx context.Context, reason string, do func(context.Context, *engine.Engine) error) error {
 	cluster, err := a.cluster(ctx, a) // the cloud has no part in it
 	if err != nil {
 		return err
 	}
-	eng := &kamino.Engine{Cluster: cluster, Clock: a.clock}
+	eng := &engine.Engine{Cluster: cluster, Clock: a.clock}
 	was, unread := eng.Paused(ctx)
 	if err := do(ctx, eng); err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestProofExit: a bad image and a proof that tells nothing have exit codes of their own, also
@@ -64,7 +66,7 @@ func TestPauseWords(t *testing.T) {
 func TestAlready(t *testing.T) {
 	for _, done := range []string{"Promoted", "Withdrawn"} {
 		var out bytes.Buffer
-		(&pointCommand{done: done}).table(&out, kamino.Rollback{Name: "a", To: "2026.11.22"})
+		(&pointCommand{done: done}).table(&out, engine.Rollback{Name: "a", To: "2026.11.22"})
 		if want := "Already " + strings.ToLower(done) + ": the next node boots from 2026.11.22.\n"; !strings.HasSuffix(out.String(), want) {
 			t.Errorf("%q, want %q", out.String(), want)
 		}
@@ -75,7 +77,7 @@ func TestAlready(t *testing.T) {
 // compare; of a dry run, what it would start.
 func TestProvedWords(t *testing.T) {
 	left := []kamino.Finding{{Check: "images", Outcome: kamino.ProofNotApplicable, Evidence: "no donor"}}
-	for want, back := range map[string]kamino.Rollback{
+	for want, back := range map[string]engine.Rollback{
 		"Proved:\tby canary c-0, Ready in 1m30s; 15 checks passed\nNot applicable:\timages: no donor\nWarning:\tretire: away\n": {
 			Proof: &kamino.Proved{By: kamino.ProveCanary, Node: "c-0", ReadySeconds: 90, Checks: 15, Left: left}, Warnings: []string{"retire: away"}},
 		"Proof:\tstart one instance (dry run)\n": {Canary: "start one instance"},
@@ -92,12 +94,12 @@ func TestProvedWords(t *testing.T) {
 
 // TestGivenBack: the result names the donor of an ended run that was given back first.
 func TestGivenBack(t *testing.T) {
-	r := kamino.Rollback{Name: "a", From: "2026.11.10", To: "2026.11.22", GivenBack: []kamino.Left{{Run: "r9", Node: "n3", What: "node is off", Done: "started"}}}
+	r := engine.Rollback{Name: "a", From: "2026.11.10", To: "2026.11.22", GivenBack: []poolstate.Leftover{{Run: "r9", Node: "n3", What: "node is off", Done: "started"}}}
 	for _, changed := range []bool{true, false} {
 		var promoted, back bytes.Buffer
 		r.Changed = changed
 		(&pointCommand{done: "Promoted"}).table(&promoted, r)
-		printRollback(&back, r, kamino.RollbackOptions{})
+		printRollback(&back, r, engine.RollbackOptions{})
 		for _, out := range []string{promoted.String(), back.String()} {
 			if want := "Given back:\tnode is off, of run r9, node n3: started\n"; !strings.Contains(out, want) {
 				t.Errorf("%q lacks %q", out, want)
@@ -108,34 +110,34 @@ func TestGivenBack(t *testing.T) {
 
 // TestVersionNotes: status tells the state of every version, and how its proof ended.
 func TestVersionNotes(t *testing.T) {
-	ready := func(v kamino.VersionStatus) kamino.VersionStatus {
+	ready := func(v poolstate.VersionStatus) poolstate.VersionStatus {
 		v.State, v.Ready, v.Percent = cmp.Or(v.State, kamino.Succeeded), true, 100
 		return v
 	}
 	for _, tt := range []struct {
-		v           kamino.VersionStatus
+		v           poolstate.VersionStatus
 		state, note string
 	}{
-		{kamino.VersionStatus{Life: kamino.LifeBuilding, State: kamino.Creating, Percent: 40}, "building 40%", "-"},
-		{kamino.VersionStatus{Life: kamino.LifePromoted, Proof: "passed", State: kamino.Succeeded, Percent: 60}, "promoted 60%", "-"},
-		{ready(kamino.VersionStatus{Life: kamino.LifeHidden, Excluded: true, Proof: "inconclusive: cloud: no quota"}), "hidden", "proof inconclusive: cloud: no quota"},
-		{ready(kamino.VersionStatus{Life: kamino.LifeHidden, Excluded: true, Proof: "abandoned"}), "hidden", "proof abandoned"},
-		{ready(kamino.VersionStatus{Life: kamino.LifePromoted, Proof: "passed"}), "promoted", "-"},
-		{ready(kamino.VersionStatus{Life: kamino.LifePromoted}), "promoted", "unproved"},
-		{ready(kamino.VersionStatus{Life: kamino.LifePromoted, Proof: "omitted"}), "promoted", "unproved"},
-		{ready(kamino.VersionStatus{Life: kamino.LifePromoted, Proof: "wanted"}), "promoted", "unproved so far"},
-		{ready(kamino.VersionStatus{Life: kamino.LifePromoted, Proof: "inconclusive: cloud: no quota"}), "promoted", "proof inconclusive: cloud: no quota"},
-		{ready(kamino.VersionStatus{Life: kamino.LifeHidden}), "hidden", "unproved"},
-		{ready(kamino.VersionStatus{Life: kamino.LifeHidden, Proof: "wanted"}), "hidden", "unproved so far"},
-		{ready(kamino.VersionStatus{Life: kamino.LifeProving, Excluded: true}), "proving", "-"},
-		{ready(kamino.VersionStatus{Life: kamino.LifeWaiting, Excluded: true, Proof: "passed"}), "waiting", "passed; kamino promote makes new nodes boot from it"},
-		{ready(kamino.VersionStatus{Life: kamino.LifeHidden, Unaccepted: true, Proof: "passed"}), "hidden", "its instances would run the owner's bootstrap: kamino plan shows how to accept it"},
-		{ready(kamino.VersionStatus{Life: kamino.LifeWithdrawn, Excluded: true, Instances: 2, Bad: "leaks a key"}), "withdrawn", "withdrawn, and in use by 2 instances; bad: leaks a key"},
-		{ready(kamino.VersionStatus{Life: kamino.LifeWithdrawn, Excluded: true, Bad: "failed its proof: clock: an hour ahead"}), "withdrawn", "bad: failed its proof: clock: an hour ahead"},
-		{ready(kamino.VersionStatus{Life: kamino.LifePromoted, Proof: "passed", BadAncestor: "2026.11.01"}), "promoted", "it descends from 2026.11.01, which was withdrawn"},
-		{ready(kamino.VersionStatus{Life: kamino.LifePromoted, Proof: "passed", State: kamino.Failed, Failure: "a tag was refused"}), "promoted", "last change failed: a tag was refused"},
-		{kamino.VersionStatus{Life: kamino.LifeFailed, State: kamino.Failed, Failure: "the disk was odd"}, "failed", "the disk was odd"},
-		{kamino.VersionStatus{Life: kamino.LifeFailed, State: kamino.Deleting}, "deleting", "-"},
+		{poolstate.VersionStatus{Life: kamino.LifeBuilding, State: kamino.Creating, Percent: 40}, "building 40%", "-"},
+		{poolstate.VersionStatus{Life: kamino.LifePromoted, Proof: "passed", State: kamino.Succeeded, Percent: 60}, "promoted 60%", "-"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifeHidden, Excluded: true, Proof: "inconclusive: cloud: no quota"}), "hidden", "proof inconclusive: cloud: no quota"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifeHidden, Excluded: true, Proof: "abandoned"}), "hidden", "proof abandoned"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifePromoted, Proof: "passed"}), "promoted", "-"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifePromoted}), "promoted", "unproved"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifePromoted, Proof: "omitted"}), "promoted", "unproved"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifePromoted, Proof: "wanted"}), "promoted", "unproved so far"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifePromoted, Proof: "inconclusive: cloud: no quota"}), "promoted", "proof inconclusive: cloud: no quota"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifeHidden}), "hidden", "unproved"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifeHidden, Proof: "wanted"}), "hidden", "unproved so far"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifeProving, Excluded: true}), "proving", "-"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifeWaiting, Excluded: true, Proof: "passed"}), "waiting", "passed; kamino promote makes new nodes boot from it"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifeHidden, Unaccepted: true, Proof: "passed"}), "hidden", "its instances would run the owner's bootstrap: kamino plan shows how to accept it"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifeWithdrawn, Excluded: true, Instances: 2, Bad: "leaks a key"}), "withdrawn", "withdrawn, and in use by 2 instances; bad: leaks a key"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifeWithdrawn, Excluded: true, Bad: "failed its proof: clock: an hour ahead"}), "withdrawn", "bad: failed its proof: clock: an hour ahead"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifePromoted, Proof: "passed", BadAncestor: "2026.11.01"}), "promoted", "it descends from 2026.11.01, which was withdrawn"},
+		{ready(poolstate.VersionStatus{Life: kamino.LifePromoted, Proof: "passed", State: kamino.Failed, Failure: "a tag was refused"}), "promoted", "last change failed: a tag was refused"},
+		{poolstate.VersionStatus{Life: kamino.LifeFailed, State: kamino.Failed, Failure: "the disk was odd"}, "failed", "the disk was odd"},
+		{poolstate.VersionStatus{Life: kamino.LifeFailed, State: kamino.Deleting}, "deleting", "-"},
 	} {
 		if state, note := versionState(tt.v), versionNote(tt.v, true); state != tt.state || note != tt.note {
 			t.Errorf("%s: %s, want %s: %s", state, note, tt.state, tt.note)

@@ -12,6 +12,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/engine"
 )
 
 // remainder is something of Kamino's that no run gives back: it stays when Kamino goes, until
@@ -28,7 +29,7 @@ type remainder struct {
 
 // remains reads what would remain of Kamino in the cluster and at the cloud, in the order in which
 // it can be removed. A pool that is gone has none; what cannot be read is an error beside it.
-func (c *restoreCommand) remains(ctx context.Context, eng *kamino.Engine) ([]remainder, error) {
+func (c *restoreCommand) remains(ctx context.Context, eng *engine.Engine) ([]remainder, error) {
 	ctx = kamino.Looking(ctx)
 	nodes, err := eng.Cluster.Nodes(ctx)
 	if err != nil {

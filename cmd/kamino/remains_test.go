@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
 )
 
 // remainsWorld is a pool whose next node boots from a version, with homes, marks and a lease.
@@ -72,7 +73,7 @@ func TestRemainsAsData(t *testing.T) {
 	w.cloud.fails[other.ID] = errors.New("the token has expired")
 	out, errs, code := w.kamino(t, "restore", "--everything", "--dry-run", "-o", "json")
 	var got struct {
-		Left    []kamino.Left
+		Left    []poolstate.Leftover
 		Remains []remainder
 	}
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitFailed || !strings.Contains(errs, "the token has expired") {

@@ -9,14 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // restoreCommand gives back what interrupted runs left.
 type restoreCommand struct {
 	*app
 	out  outputFlag
-	opts kamino.RestoreOptions
+	opts engine.RestoreOptions
 	// everything lists besides what Kamino made and no run gives back.
 	everything bool
 	// release whose jobs are ended first, and one whose controller is.
@@ -81,7 +82,7 @@ func (c *restoreCommand) Run(ctx context.Context) error {
 		err = nil // the release may go
 	}
 	if left == nil {
-		left = []kamino.Left{}
+		left = []poolstate.Leftover{}
 	}
 	if !c.everything {
 		if printErr := c.out.print(c.app, left, func(w io.Writer) { printLeft(w, left, c.opts.DryRun, err) }); err == nil {
@@ -97,7 +98,7 @@ func (c *restoreCommand) Run(ctx context.Context) error {
 }
 
 // printLeft prints what was left. Where a pool could not be read, nobody knows that nothing was.
-func printLeft(w io.Writer, left []kamino.Left, dryRun bool, failed error) {
+func printLeft(w io.Writer, left []poolstate.Leftover, dryRun bool, failed error) {
 	if len(left) == 0 {
 		if failed == nil {
 			fmt.Fprintln(w, "Nothing was left.")

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestNothingLeft: restore says that nothing was left only if it could look.
@@ -105,13 +107,13 @@ func TestRemediesAreWhole(t *testing.T) {
 		"doctor": func(out *strings.Builder, columns int) error {
 			table := outputFlag{format: "table"}
 			return table.write(out, columns, nil, func(w io.Writer) {
-				printChecks(w, []kamino.Check{{Name: "image", Pool: "p", State: kamino.CheckFailed, Found: strings.Repeat("found out ", 20) + "last", Do: remedy}})
+				printChecks(w, []engine.Check{{Name: "image", Pool: "p", State: engine.CheckFailed, Found: strings.Repeat("found out ", 20) + "last", Do: remedy}})
 			})
 		},
 		"restore": func(out *strings.Builder, columns int) error {
 			table := outputFlag{format: "table"}
 			return table.write(out, columns, nil, func(w io.Writer) {
-				printLeft(w, []kamino.Left{{Pool: "/p", Run: "r", Node: "n", What: "a mark that is not trusted", Reason: remedy}}, false, nil)
+				printLeft(w, []poolstate.Leftover{{Pool: "/p", Run: "r", Node: "n", What: "a mark that is not trusted", Reason: remedy}}, false, nil)
 			})
 		},
 	}

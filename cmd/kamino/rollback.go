@@ -12,13 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // rollbackCommand points a pool's model at another version.
 type rollbackCommand struct {
 	*app
 	out      outputFlag
-	opts     kamino.RollbackOptions
+	opts     engine.RollbackOptions
 	detailed bool
 	yes      bool
 
@@ -110,7 +111,7 @@ func (c *rollbackCommand) Run(ctx context.Context) error {
 }
 
 // agree shows what a rollback would do, and asks.
-func (c *rollbackCommand) agree(ctx context.Context, eng *kamino.Engine) error {
+func (c *rollbackCommand) agree(ctx context.Context, eng *engine.Engine) error {
 	opts := c.opts
 	opts.DryRun = true
 	back, err := eng.Rollback(ctx, opts)
@@ -166,13 +167,13 @@ func (c *rollbackCommand) readSecrets() error {
 }
 
 // printGivenBack tells what of an ended run was given back first.
-func printGivenBack(w io.Writer, r kamino.Rollback) {
+func printGivenBack(w io.Writer, r engine.Rollback) {
 	for _, l := range r.GivenBack {
 		fmt.Fprintf(w, "Given back:\t%s, of run %s, node %s: %s\n", l.What, shown(l.Run), shown(l.Node), cmp.Or(oneLine(cmp.Or(l.Done, l.Reason)), "-"))
 	}
 }
 
-func printRollback(w io.Writer, r kamino.Rollback, opts kamino.RollbackOptions) {
+func printRollback(w io.Writer, r engine.Rollback, opts engine.RollbackOptions) {
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Name)
 	printGivenBack(w, r)
 	if !r.Changed {

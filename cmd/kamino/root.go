@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // app is what all commands share.
@@ -222,7 +223,7 @@ func noArguments(cmd *cobra.Command, words []string) error {
 }
 
 // engine joins the two ports. Progress goes to the terminal or to the log.
-func (a *app) engine(ctx context.Context) (*kamino.Engine, error) {
+func (a *app) engine(ctx context.Context) (*engine.Engine, error) {
 	cluster, err := a.cluster(ctx, a)
 	if err != nil {
 		return nil, err
@@ -240,7 +241,7 @@ func (a *app) engine(ctx context.Context) (*kamino.Engine, error) {
 		return nil, fmt.Errorf("read the host's name: %w", err)
 	}
 	poll, _ := time.ParseDuration(pollInterval)
-	return &kamino.Engine{
+	return &engine.Engine{
 		Provider: provider, Cluster: cluster, Clock: a.clock, NewID: func() string { return newRunID(a.clock.Now()) },
 		Process: processName(host, os.Getpid()), MinPoll: poll,
 	}, nil

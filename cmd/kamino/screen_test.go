@@ -51,7 +51,7 @@ func TestWordOfFirstSignal(t *testing.T) {
 	a := newApp(ioStreams{Out: &out, Err: &out}, func(string) string { return "" }, func(int) {})
 	l := &live{out: &out, clock: kamino.WallClock{}, width: func() int { return 120 }}
 	a.live.Store(l)
-	ev := kamino.Event{Pool: "p", Kind: kamino.StepStarted, Step: "drain", Time: time.Now(), Percent: -1}
+	ev := kamino.Event{Pool: "p", Kind: kamino.EventStarted, Step: "drain", Time: time.Now(), Percent: -1}
 	l.event(ev)
 	a.say(syscall.SIGINT)
 	for range 3 {
@@ -218,7 +218,7 @@ func TestSignalsTogether(t *testing.T) {
 func TestWarningsWrap(t *testing.T) {
 	long := strings.TrimSpace(strings.Repeat("far too long ", 20))
 	for width, most := range map[int]int{0: 79, 40: 39, 120: 119} {
-		for _, kind := range []kamino.EventKind{kamino.Warned, kamino.GivingBack} {
+		for _, kind := range []kamino.EventKind{kamino.EventWarning, kamino.EventGivingBack} {
 			var out bytes.Buffer
 			l := &live{out: &out, clock: kamino.WallClock{}, width: func() int { return width }}
 			l.event(kamino.Event{Kind: kind, Message: long, Percent: -1})

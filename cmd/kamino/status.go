@@ -10,7 +10,9 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/controller/metrics"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/kube"
+	"kamino.dev/kamino/poolstate"
 )
 
 // statusCommand prints what is there of each pool and its images.
@@ -121,7 +123,7 @@ func (c *statusCommand) runDiff(ctx context.Context) error {
 	return c.out.print(c.app, diff, func(w io.Writer) { printPackages(w, diff) })
 }
 
-func printPackages(w io.Writer, d kamino.PackageDiff) {
+func printPackages(w io.Writer, d engine.PackageDiff) {
 	fmt.Fprintf(w, "Node:\t%s of pool %s\n", d.Node, d.Pool)
 	fmt.Fprintf(w, "Next node:\tboots from %s\n", d.Version)
 	fmt.Fprintf(w, "Packages:\t%d the same, %d differ\n", d.Same, len(d.Differs))
@@ -141,7 +143,7 @@ func printPackages(w io.Writer, d kamino.PackageDiff) {
 }
 
 // read reads the status of the pools, and when their next runs start.
-func (c *statusCommand) read(ctx context.Context, e *kamino.Engine, signals []kamino.Signal) ([]kamino.PoolStatus, error) {
+func (c *statusCommand) read(ctx context.Context, e *engine.Engine, signals []kamino.Signal) ([]poolstate.PoolStatus, error) {
 	status, err := e.Status(ctx, c.pools, signals)
 	if c.out.format != openMetrics && len(status) > 0 {
 		c.addNextRuns(ctx, status)
@@ -149,12 +151,12 @@ func (c *statusCommand) read(ctx context.Context, e *kamino.Engine, signals []ka
 	return status, err
 }
 
-func (c *statusCommand) show(ctx context.Context, e *kamino.Engine, signals []kamino.Signal) error {
+func (c *statusCommand) show(ctx context.Context, e *engine.Engine, signals []kamino.Signal) error {
 	status, err := c.read(ctx, e, signals)
 	if status == nil && err != nil {
 		return err
 	}
-	err = c.out.unread(err, countOf(status, func(p kamino.PoolStatus) bool { return p.Error != "" }), len(status))
+	err = c.out.unread(err, countOf(status, func(p poolstate.PoolStatus) bool { return p.Error != "" }), len(status))
 	if c.out.format == "html" {
 		return errors.Join(err, writePage(c.Out, status, c.clock.Now(), false))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/render"
+	"kamino.dev/kamino/poolstate"
 )
 
 // Measures of the picture of a pool's boots, in pixels.
@@ -35,7 +36,7 @@ func (b bootBar) text() string {
 
 // boots draws how long the pool's last good canaries took to be Ready nodes, and the phases of
 // that. Nil where nothing is known.
-func boots(p kamino.PoolStatus) *pageBoots {
+func boots(p poolstate.PoolStatus) *pageBoots {
 	if p.Boots == nil || len(p.Boots.Seconds) == 0 {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/poolstate"
 )
 
 // shownConfigs is how many nodes are named whose configuration failed; -o wide and the other
@@ -16,7 +17,7 @@ import (
 const shownConfigs = 5
 
 // ranConfigs tells which generations the pool's nodes run, and which are for a share of them.
-func ranConfigs(p kamino.PoolStatus) string {
+func ranConfigs(p poolstate.PoolStatus) string {
 	run, wait := map[int64]int{}, map[int64]int{}
 	for _, c := range p.Configs {
 		run[c.Generation]++
@@ -39,7 +40,7 @@ func ranConfigs(p kamino.PoolStatus) string {
 }
 
 // printConfigs tells it, and which nodes refused one.
-func printConfigs(w io.Writer, p kamino.PoolStatus, wide bool) {
+func printConfigs(w io.Writer, p poolstate.PoolStatus, wide bool) {
 	if len(p.Configs) == 0 {
 		return
 	}

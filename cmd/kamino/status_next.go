@@ -19,16 +19,17 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
+	"kamino.dev/kamino/poolstate"
 )
 
 // starter is something in the cluster that starts runs by itself.
 type starter struct {
 	pools []string // their names or IDs; nil means every pool
-	kamino.NextRun
+	poolstate.NextRun
 }
 
 // starts says whether it starts runs of a pool.
-func (s starter) starts(p kamino.PoolStatus) bool {
+func (s starter) starts(p poolstate.PoolStatus) bool {
 	return s.pools == nil || slices.ContainsFunc(s.pools, func(name string) bool {
 		return strings.EqualFold(name, p.Name) || strings.EqualFold(name, string(p.Pool))
 	})
@@ -36,10 +37,10 @@ func (s starter) starts(p kamino.PoolStatus) bool {
 
 // addNextRuns adds to the status of pools when their next runs start, as far as this user may read
 // that.
-func (a *app) addNextRuns(ctx context.Context, pools []kamino.PoolStatus) {
+func (a *app) addNextRuns(ctx context.Context, pools []poolstate.PoolStatus) {
 	all := a.starters(ctx, a)
 	for i := range pools {
-		pools[i].NextRuns = []kamino.NextRun{}
+		pools[i].NextRuns = []poolstate.NextRun{}
 		for _, s := range all {
 			if s.starts(pools[i]) {
 				pools[i].NextRuns = append(pools[i].NextRuns, s.NextRun)
@@ -82,7 +83,7 @@ func readStarters(ctx context.Context, a *app) []starter {
 			if !starts {
 				continue
 			}
-			next := kamino.NextRun{By: "CronJob " + job.Namespace + "/" + job.Name, When: fmt.Sprintf("schedule %q", job.Spec.Schedule)}
+			next := poolstate.NextRun{By: "CronJob " + job.Namespace + "/" + job.Name, When: fmt.Sprintf("schedule %q", job.Spec.Schedule)}
 			if zone := job.Spec.TimeZone; zone != nil {
 				next.When += " in " + *zone
 			}
@@ -104,7 +105,7 @@ func readStarters(ctx context.Context, a *app) []starter {
 }
 
 func unknownStarter(err error) starter {
-	return starter{NextRun: kamino.NextRun{Why: err.Error()}}
+	return starter{NextRun: poolstate.NextRun{Why: err.Error()}}
 }
 
 // startedBy are the pools of which a container's command line starts runs, nil for all of them, and
@@ -151,7 +152,7 @@ func isShellText(word string) bool {
 
 // ofPrototype is what a NodePrototype tells.
 func ofPrototype(p v1alpha1.NodePrototype) starter {
-	s := starter{[]string{cmp.Or(p.Status.Pool, p.Spec.Pool)}, kamino.NextRun{By: "NodePrototype " + p.Name, When: hours(p.Spec.Window)}}
+	s := starter{[]string{cmp.Or(p.Status.Pool, p.Spec.Pool)}, poolstate.NextRun{By: "NodePrototype " + p.Name, When: hours(p.Spec.Window)}}
 	if next := p.Status.NextRun; next != nil {
 		at := next.UTC()
 		s.At = &at
@@ -188,7 +189,7 @@ func hours(w *v1alpha1.Window) string {
 }
 
 // nextRunTexts tell of the next run, a line for each that starts one.
-func nextRunTexts(p kamino.PoolStatus) (lines []string) {
+func nextRunTexts(p poolstate.PoolStatus) (lines []string) {
 	for _, n := range p.NextRuns {
 		lines = append(lines, nextRunText(n))
 	}
@@ -198,7 +199,7 @@ func nextRunTexts(p kamino.PoolStatus) (lines []string) {
 	return lines
 }
 
-func nextRunText(n kamino.NextRun) string {
+func nextRunText(n poolstate.NextRun) string {
 	if n.By == "" {
 		return "unknown: " + cut(n.Why, 200)
 	}

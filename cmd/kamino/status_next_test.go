@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestNextRun: what starts runs is read from the cluster, and told for the pools that it is for.
@@ -85,7 +86,7 @@ func TestNextRun(t *testing.T) {
 			}
 			a := newApp(ioStreams{Out: new(bytes.Buffer), Err: new(bytes.Buffer)}, func(string) string { return "" }, func(int) {})
 			a.global.kubeconfig = file
-			pools := []kamino.PoolStatus{{Pool: "/subscriptions/s/pool1", Name: "pool1"}}
+			pools := []poolstate.PoolStatus{{Pool: "/subscriptions/s/pool1", Name: "pool1"}}
 			a.addNextRuns(t.Context(), pools)
 			got := nextRunTexts(pools[0])
 			if !slices.EqualFunc(got, tt.want, strings.HasPrefix) || tt.prototypes != "403" && !slices.Equal(got, tt.want) {
@@ -107,7 +108,7 @@ func TestNextRunShown(t *testing.T) {
 			t.Errorf("%s: %s", format, out)
 		}
 	}
-	pools := []kamino.PoolStatus{{Name: "pool1"}}
+	pools := []poolstate.PoolStatus{{Name: "pool1"}}
 	a := &app{starters: func(context.Context, *app) []starter { return nil }}
 	a.addNextRuns(t.Context(), pools)
 	if pools[0].NextRuns == nil {

@@ -14,7 +14,9 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/render"
+	"kamino.dev/kamino/poolstate"
 )
 
 // The parts of the page; each stands in it whole, so that it needs nothing but itself.
@@ -86,7 +88,7 @@ type (
 // writePage writes the status of pools as one HTML page that needs nothing but itself: what
 // somebody who was woken must know stands first, with what to type. A live one asks for itself
 // again.
-func writePage(w io.Writer, pools []kamino.PoolStatus, at time.Time, live bool) error {
+func writePage(w io.Writer, pools []poolstate.PoolStatus, at time.Time, live bool) error {
 	v := pageView{Title: "Kamino: status", At: at.UTC().Format(time.RFC3339), Style: render.Raw(pageStyle), Live: live}
 	if live {
 		v.Script = render.Raw(pageScript)
@@ -138,7 +140,7 @@ func unfolded(notices []pageNotice) int {
 }
 
 // away says since when the donor of a run that has not ended may be off; zero when it is not.
-func away(p kamino.PoolStatus) time.Time {
+func away(p poolstate.PoolStatus) time.Time {
 	if u := p.Unfinished; u != nil {
 		return u.Away()
 	}
@@ -146,7 +148,7 @@ func away(p kamino.PoolStatus) time.Time {
 }
 
 // headline answers what somebody looks for first: whether a node is away.
-func headline(pools []kamino.PoolStatus, notices []pageNotice) (mood, text string) {
+func headline(pools []poolstate.PoolStatus, notices []pageNotice) (mood, text string) {
 	var donors []string
 	for _, p := range pools {
 		if !away(p).IsZero() {
@@ -164,14 +166,14 @@ func headline(pools []kamino.PoolStatus, notices []pageNotice) (mood, text strin
 		return mood, fmt.Sprintf("%d donors are away: %s", len(donors), strings.Join(donors, ", "))
 	case len(donors) == 1:
 		return mood, "A donor is away: " + donors[0]
-	case slices.ContainsFunc(pools, func(p kamino.PoolStatus) bool { return p.Error != "" }):
+	case slices.ContainsFunc(pools, func(p poolstate.PoolStatus) bool { return p.Error != "" }):
 		return mood, "Not every pool can be read"
 	}
 	return mood, "No donor is away"
 }
 
 // poolNotices are what a pool has that somebody should know.
-func poolNotices(p kamino.PoolStatus, now time.Time) (out []pageNotice) {
+func poolNotices(p poolstate.PoolStatus, now time.Time) (out []pageNotice) {
 	add := func(mood, what, why string, commands ...string) {
 		out = append(out, pageNotice{Mood: mood, Pool: p.Name, ID: anchor(p), What: what, Why: why, Type: commands})
 	}
@@ -257,7 +259,7 @@ func finish(u *kamino.Unfinished) string {
 	return "kamino update --target-node " + u.Donor
 }
 
-func poolView(p kamino.PoolStatus, notices []pageNotice, now time.Time) pagePool {
+func poolView(p poolstate.PoolStatus, notices []pageNotice, now time.Time) pagePool {
 	v := pagePool{ID: anchor(p), Name: p.Name, Error: p.Error, Next: p.Next, Age: days(p.NextAgeDays), Misses: days(p.MissesDays), Ready: fmt.Sprintf("%d of %d", p.Ready, p.Nodes), Now: "nothing to do"}
 	if len(notices) > 0 {
 		v.Mood, v.Now = notices[0].Mood, notices[0].What
@@ -285,7 +287,7 @@ func poolView(p kamino.PoolStatus, notices []pageNotice, now time.Time) pagePool
 	return v
 }
 
-func facts(p kamino.PoolStatus) []pageFact {
+func facts(p poolstate.PoolStatus) []pageFact {
 	f := []pageFact{{"Next node", nextNode(p)}}
 	for _, text := range nextRunTexts(p) {
 		f = append(f, pageFact{"Next run", text})
@@ -314,7 +316,7 @@ func facts(p kamino.PoolStatus) []pageFact {
 }
 
 // runView shows where in the pipeline a run is that has not ended.
-func runView(p kamino.PoolStatus, now time.Time) *pageRun {
+func runView(p poolstate.PoolStatus, now time.Time) *pageRun {
 	u := p.Unfinished
 	r := &pageRun{Title: "Run " + u.Run, Text: "At step " + shown(u.Step)}
 	if u.Intent != "" {
@@ -329,11 +331,11 @@ func runView(p kamino.PoolStatus, now time.Time) *pageRun {
 	if !u.Alive {
 		r.Title += ", interrupted"
 	}
-	steps := kamino.Pipeline()
+	steps := engine.Pipeline()
 	if u.Work == kamino.WorkProve {
-		steps = kamino.ProvePipeline()
+		steps = engine.ProvePipeline()
 	}
-	at := slices.IndexFunc(steps, func(s kamino.Step) bool { return s.Name == u.Step })
+	at := slices.IndexFunc(steps, func(s engine.Step) bool { return s.Name == u.Step })
 	if at < 0 {
 		return r
 	}
@@ -377,7 +379,7 @@ func nodesRun(n int) string {
 
 // anchor is the ID of a pool's element: its name, for people who read links, and a part that
 // differs for each pool, as two resource groups may have one of that name.
-func anchor(p kamino.PoolStatus) string {
+func anchor(p poolstate.PoolStatus) string {
 	name := strings.Map(func(r rune) rune {
 		if r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
 			return r

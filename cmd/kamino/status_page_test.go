@@ -18,19 +18,20 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/bench"
 	"kamino.dev/kamino/internal/browser"
+	"kamino.dev/kamino/poolstate"
 )
 
 // pageOf is the page of one pool after a change.
-func pageOf(t *testing.T, change func(*kamino.PoolStatus)) string {
+func pageOf(t *testing.T, change func(*poolstate.PoolStatus)) string {
 	t.Helper()
 	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
-	p := kamino.PoolStatus{Name: "pool1", Model: "m", Nodes: 3, Ready: 3, Capacity: 3, Next: "2026.11.11",
-		Versions: []kamino.VersionStatus{{Name: "2026.11.11", State: kamino.Succeeded, Ready: true, Life: kamino.LifePromoted, Instances: 2, BuiltFrom: "n1"}}}
+	p := poolstate.PoolStatus{Name: "pool1", Model: "m", Nodes: 3, Ready: 3, Capacity: 3, Next: "2026.11.11",
+		Versions: []poolstate.VersionStatus{{Name: "2026.11.11", State: kamino.Succeeded, Ready: true, Life: kamino.LifePromoted, Instances: 2, BuiltFrom: "n1"}}}
 	if change != nil {
 		change(&p)
 	}
 	var b bytes.Buffer
-	if err := writePage(&b, []kamino.PoolStatus{p}, at, false); err != nil {
+	if err := writePage(&b, []poolstate.PoolStatus{p}, at, false); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -47,58 +48,58 @@ func TestPageSays(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		change func(*kamino.PoolStatus)
+		change func(*poolstate.PoolStatus)
 		want   []string
 	}{
 		{"all well", nil, []string{`<header class="good">`, "No donor is away", "boots from 2026.11.11"}},
-		{"donor away, run works", func(p *kamino.PoolStatus) { p.Unfinished = run(true, at.Add(-12*time.Minute)) },
+		{"donor away, run works", func(p *poolstate.PoolStatus) { p.Unfinished = run(true, at.Add(-12*time.Minute)) },
 			[]string{`<header class="good">`, "A donor is away: n2", "donor n2 has been away for 12m", "run r1 is at step stop, last heartbeat 5m0s ago", `aria-current="step"`, `<li class="done" title="check that`}},
-		{"donor away, run dead", func(p *kamino.PoolStatus) { p.Unfinished = run(false, at.Add(-2*time.Hour)) },
+		{"donor away, run dead", func(p *poolstate.PoolStatus) { p.Unfinished = run(false, at.Add(-2*time.Hour)) },
 			[]string{`<header class="bad">`, "A donor is away: n2", "its run has probably ended", "kamino update --target-node n2", "kamino restore", "interrupted"}},
-		{"donor back, run dead", func(p *kamino.PoolStatus) {
+		{"donor back, run dead", func(p *poolstate.PoolStatus) {
 			p.Unfinished = run(false, at.Add(-2*time.Hour))
 			p.Unfinished.AwayEnds = at.Add(-time.Hour)
 		}, []string{`<header class="bad">`, "No donor is away", "a run was interrupted"}},
-		{"pool unreadable", func(p *kamino.PoolStatus) { p.Error = "403: may not read" }, []string{"Not every pool can be read", "403: may not read"}},
-		{"paused", func(p *kamino.PoolStatus) { p.Paused = "incident 7" }, []string{`<header class="warn">`, "incident 7", "kamino resume"}},
-		{"waits for a person", func(p *kamino.PoolStatus) { p.Versions[0].Life = kamino.LifeWaiting }, []string{"passed its proof and waits", "kamino promote --pool pool1"}},
-		{"nodes on a bad image", func(p *kamino.PoolStatus) {
+		{"pool unreadable", func(p *poolstate.PoolStatus) { p.Error = "403: may not read" }, []string{"Not every pool can be read", "403: may not read"}},
+		{"paused", func(p *poolstate.PoolStatus) { p.Paused = "incident 7" }, []string{`<header class="warn">`, "incident 7", "kamino resume"}},
+		{"waits for a person", func(p *poolstate.PoolStatus) { p.Versions[0].Life = kamino.LifeWaiting }, []string{"passed its proof and waits", "kamino promote --pool pool1"}},
+		{"nodes on a bad image", func(p *poolstate.PoolStatus) {
 			p.Versions[0].Life, p.Versions[0].Bad = kamino.LifeWithdrawn, "kubelet never Ready"
 		}, []string{"2 nodes run from version 2026.11.11, which was withdrawn", "kubelet never Ready", `class="cross"`}},
-		{"nodes not Ready", func(p *kamino.PoolStatus) { p.Ready = 1 }, []string{"2 of 3 nodes are not Ready"}},
-		{"canary left", func(p *kamino.PoolStatus) {
+		{"nodes not Ready", func(p *poolstate.PoolStatus) { p.Ready = 1 }, []string{"2 of 3 nodes are not Ready"}},
+		{"canary left", func(p *poolstate.PoolStatus) {
 			p.Canaries = []kamino.Canary{{Name: "kamino-1", Expires: at.Add(-time.Hour)}}
 		}, []string{"canary kamino-1 was left behind", "kamino restore"}},
-		{"last run failed", func(p *kamino.PoolStatus) {
+		{"last run failed", func(p *poolstate.PoolStatus) {
 			p.Runs = []kamino.PastRun{{Run: "r0", Ended: at, Failure: "drain: no"}}
 		}, []string{"the last run failed", "drain: no"}},
-		{"boots", func(p *kamino.PoolStatus) {
+		{"boots", func(p *poolstate.PoolStatus) {
 			p.Boots = &kamino.Boots{Seconds: []float64{60, 40, 44}, Phases: []map[string]float64{{"kernel": 2, "kubelet": 30}, {"kubelet": 20}}}
 		}, []string{"Boots of clones", "median of the last 3", "boot: 1m00s; median of 3: 44s. kubelet: 30s; median of 2: 25s. kernel: 2.0s.", `<rect class="newest" x="150" y="9" width="240.0"`,
 			`<rect class="usual" x="150" y="4" width="176.0"`, "kamino boot compare"}},
-		{"waterfalls", func(p *kamino.PoolStatus) {
+		{"waterfalls", func(p *poolstate.PoolStatus) {
 			p.Boots = twoBoots()
 		}, []string{`to the end of phase Ready the generic machine took 1m32s and the clone 24s: 1m08s earlier.`, `generic machine k8s-vmss000001, 2026-11-01T03:00:00Z: firmware from -2.0s to -0.5s, kernel from 0.0s to 2.1s,`, `clone kamino-1`,
 			`<rect class="usual" x="161.1" y="50" width="11.6"`, `<rect class="usual" x="580.4" y="130" width="89.6"`, `<rect class="newest" x="161.1" y="184" width="10.5"`}},
-		{"a generic machine alone", func(p *kamino.PoolStatus) {
+		{"a generic machine alone", func(p *poolstate.PoolStatus) {
 			p.Boots = twoBoots()
 			p.Boots.Clone = nil
 		}, []string{"The boot of a clone is not recorded yet", "generic machine k8s-vmss000001"}},
-		{"a clone alone", func(p *kamino.PoolStatus) {
+		{"a clone alone", func(p *poolstate.PoolStatus) {
 			p.Boots = twoBoots()
 			p.Boots.Generic = nil
 		}, []string{"No boot of a generic machine is recorded.", "No boot of a machine of the original image is recorded", "kamino boot compare"}},
-		{"a clone that is slower", func(p *kamino.PoolStatus) {
+		{"a clone that is slower", func(p *poolstate.PoolStatus) {
 			p.Boots = twoBoots()
 			p.Boots.Generic, p.Boots.Clone = p.Boots.Clone, p.Boots.Generic
 		}, []string{"and the clone 1m32s: 1m08s later."}},
-		{"boots that cannot be compared", func(p *kamino.PoolStatus) {
+		{"boots that cannot be compared", func(p *poolstate.PoolStatus) {
 			p.Boots = &kamino.Boots{Generic: aBoot("n1", "kernel", 0, 2), Clone: aBoot("n2", "agent", 1, 2)}
 		}, []string{"no phase in common"}},
-		{"boots whose agents told nothing", func(p *kamino.PoolStatus) { p.Boots = &kamino.Boots{Seconds: []float64{41.25}} },
+		{"boots whose agents told nothing", func(p *poolstate.PoolStatus) { p.Boots = &kamino.Boots{Seconds: []float64{41.25}} },
 			[]string{"boot: 41s.", "No agent reported phases", `width="240.0"`}},
-		{"parent", func(p *kamino.PoolStatus) {
-			p.Versions = append(p.Versions, kamino.VersionStatus{Name: "2026.11.12", Life: kamino.LifeHidden, Parent: "def/versions/2026.11.11"})
+		{"parent", func(p *poolstate.PoolStatus) {
+			p.Versions = append(p.Versions, poolstate.VersionStatus{Name: "2026.11.12", Life: kamino.LifeHidden, Parent: "def/versions/2026.11.11"})
 		}, []string{`<path class="edge" d="M`, "2026.11.12: hidden"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -137,7 +138,7 @@ func twoBoots() *kamino.Boots {
 // elsewhere.
 func TestPageHostile(t *testing.T) {
 	evil := `</svg></script><script>alert(1)</script><img src=x onerror=alert(1)>"'&`
-	page := pageOf(t, func(p *kamino.PoolStatus) {
+	page := pageOf(t, func(p *poolstate.PoolStatus) {
 		p.Name, p.Model, p.Next, p.Paused, p.RollbackTarget = evil, evil, evil, evil, evil
 		p.Versions[0].Name, p.Versions[0].BuiltFrom, p.Versions[0].Parent, p.Versions[0].Bad = evil, evil, evil, evil
 		p.Runs = []kamino.PastRun{{Run: evil, Donor: evil, Failure: evil}}
@@ -176,9 +177,9 @@ func TestServe(t *testing.T) {
 	clock := newFakeWorld()
 	reads := 0
 	var failure error
-	s := &statusServer{path: "/secret/", hosts: []string{"127.0.0.1:80"}, clock: frozen{clock.now}, read: func(context.Context) ([]kamino.PoolStatus, error) {
+	s := &statusServer{path: "/secret/", hosts: []string{"127.0.0.1:80"}, clock: frozen{clock.now}, read: func(context.Context) ([]poolstate.PoolStatus, error) {
 		reads++
-		return []kamino.PoolStatus{{Name: fmt.Sprint("pool", reads)}}, failure
+		return []poolstate.PoolStatus{{Name: fmt.Sprint("pool", reads)}}, failure
 	}}
 	ask := func(method, host, path string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
@@ -213,7 +214,7 @@ func TestServe(t *testing.T) {
 	if ask(http.MethodGet, "127.0.0.1:80", "/secret/"); reads != 2 {
 		t.Errorf("after five seconds the status was read %d times", reads)
 	}
-	s.clock, s.read = frozen{clock.now.Add(3 * renewal)}, func(context.Context) ([]kamino.PoolStatus, error) { return nil, errors.New("no cluster") }
+	s.clock, s.read = frozen{clock.now.Add(3 * renewal)}, func(context.Context) ([]poolstate.PoolStatus, error) { return nil, errors.New("no cluster") }
 	if got := ask(http.MethodGet, "127.0.0.1:80", "/secret/"); got.Code != http.StatusBadGateway {
 		t.Errorf("a status that cannot be read is answered with %d", got.Code)
 	}
@@ -257,13 +258,13 @@ func TestPageSameNames(t *testing.T) {
 }
 
 // manyPools are n pools with a history.
-func manyPools(n int) (pools []kamino.PoolStatus) {
+func manyPools(n int) (pools []poolstate.PoolStatus) {
 	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
 	age, misses := 3.4, 1.2
 	for i := range n {
-		p := kamino.PoolStatus{Name: fmt.Sprintf("k8s-pool%02d-12345678-vmss", i), Model: "kamino-pool/versions/2026.11.18", Nodes: 40, Ready: 40, Capacity: 40, Next: "2026.11.18", NextAgeDays: &age, MissesDays: &misses, RollbackTarget: "2026.11.11"}
+		p := poolstate.PoolStatus{Name: fmt.Sprintf("k8s-pool%02d-12345678-vmss", i), Model: "kamino-pool/versions/2026.11.18", Nodes: 40, Ready: 40, Capacity: 40, Next: "2026.11.18", NextAgeDays: &age, MissesDays: &misses, RollbackTarget: "2026.11.11"}
 		for j, life := range []kamino.Life{kamino.LifePromoted, kamino.LifeWithdrawn, kamino.LifePromoted, kamino.LifePromoted, kamino.LifeWaiting} {
-			v := kamino.VersionStatus{Name: fmt.Sprintf("2026.11.%02d", 4+7*j/2), State: kamino.Succeeded, Ready: true, Life: life, BuiltFrom: fmt.Sprintf("k8s-pool%02d-12345678-vmss00000%d", i, j), BuiltAt: at.AddDate(0, 0, -20+3*j).Format(kamino.BuiltAtFormat)}
+			v := poolstate.VersionStatus{Name: fmt.Sprintf("2026.11.%02d", 4+7*j/2), State: kamino.Succeeded, Ready: true, Life: life, BuiltFrom: fmt.Sprintf("k8s-pool%02d-12345678-vmss00000%d", i, j), BuiltAt: at.AddDate(0, 0, -20+3*j).Format(kamino.BuiltAtFormat)}
 			if j > 0 {
 				v.Parent = "kamino-pool/versions/" + p.Versions[max(j-1-j/3, 0)].Name
 			}
@@ -365,7 +366,7 @@ for (const w of [360, 1280]) {
 func TestServeInBrowser(t *testing.T) {
 	chromium := browser.Find(t)
 	reads, clock := 0, newFakeWorld().now
-	s := &statusServer{path: "/secret/", read: func(context.Context) ([]kamino.PoolStatus, error) {
+	s := &statusServer{path: "/secret/", read: func(context.Context) ([]poolstate.PoolStatus, error) {
 		if reads++; reads > 3 {
 			return nil, errors.New("no cluster")
 		}

@@ -9,6 +9,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/boot"
 	"kamino.dev/kamino/internal/render"
+	"kamino.dev/kamino/poolstate"
 )
 
 // Measures of the picture of a pool's versions, in pixels.
@@ -23,9 +24,9 @@ const (
 // lineage draws the versions of a pool in the order of their names, oldest first: from whose disk
 // each was made, which image that donor came from, how its life stands, how many nodes run it, and
 // which is next. Nil where there are none.
-func lineage(p kamino.PoolStatus) *pagePicture {
+func lineage(p poolstate.PoolStatus) *pagePicture {
 	versions := slices.Clone(p.Versions)
-	slices.SortStableFunc(versions, func(a, b kamino.VersionStatus) int { return kamino.CompareVersions(a.Name, b.Name) })
+	slices.SortStableFunc(versions, func(a, b poolstate.VersionStatus) int { return kamino.CompareVersions(a.Name, b.Name) })
 	if len(versions) == 0 {
 		return nil
 	}
@@ -50,7 +51,7 @@ func lineage(p kamino.PoolStatus) *pagePicture {
 	return &pagePicture{Pool: p.Name, SVG: render.Raw(b.String())}
 }
 
-func drawVersion(b *strings.Builder, x int, v kamino.VersionStatus, next bool) {
+func drawVersion(b *strings.Builder, x int, v poolstate.VersionStatus, next bool) {
 	class := map[kamino.Life]string{kamino.LifePromoted: "promoted", kamino.LifeHidden: "hollow", kamino.LifeProving: "proving",
 		kamino.LifeWaiting: "waiting", kamino.LifeBuilding: "building", kamino.LifeWithdrawn: "gone", kamino.LifeFailed: "gone"}[v.Life]
 	fmt.Fprintf(b, `<g><title>%s</title>`, html.EscapeString(versionText(v, next)))
@@ -75,13 +76,13 @@ func drawVersion(b *strings.Builder, x int, v kamino.VersionStatus, next bool) {
 }
 
 // parentOf is the version that the donor of another came from, -1 where it is none of these.
-func parentOf(versions []kamino.VersionStatus, v kamino.VersionStatus) int {
+func parentOf(versions []poolstate.VersionStatus, v poolstate.VersionStatus) int {
 	parent := v.Parent[strings.LastIndexByte(v.Parent, '/')+1:]
-	return slices.IndexFunc(versions, func(o kamino.VersionStatus) bool { return parent != "" && o.Name == parent })
+	return slices.IndexFunc(versions, func(o poolstate.VersionStatus) bool { return parent != "" && o.Name == parent })
 }
 
 // lineageText says what the picture shows.
-func lineageText(p kamino.PoolStatus, versions []kamino.VersionStatus) string {
+func lineageText(p poolstate.PoolStatus, versions []poolstate.VersionStatus) string {
 	var lines []string
 	for _, v := range versions {
 		lines = append(lines, versionText(v, v.Name == p.Next))
@@ -89,7 +90,7 @@ func lineageText(p kamino.PoolStatus, versions []kamino.VersionStatus) string {
 	return strings.Join(lines, ". ") + "."
 }
 
-func versionText(v kamino.VersionStatus, next bool) string {
+func versionText(v poolstate.VersionStatus, next bool) string {
 	text := v.Name + ": " + versionState(v)
 	if next {
 		text += ", the next node boots from it"

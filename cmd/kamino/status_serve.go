@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 const (
@@ -32,7 +34,7 @@ type statusServer struct {
 	path  string
 	hosts []string
 	clock kamino.Clock
-	read  func(context.Context) ([]kamino.PoolStatus, error)
+	read  func(context.Context) ([]poolstate.PoolStatus, error)
 
 	mu   sync.Mutex
 	at   time.Time
@@ -40,7 +42,7 @@ type statusServer struct {
 }
 
 // serveStatus shows the page until a signal. It fails where the port is taken.
-func (c *statusCommand) serveStatus(ctx context.Context, e *kamino.Engine, signals []kamino.Signal) error {
+func (c *statusCommand) serveStatus(ctx context.Context, e *engine.Engine, signals []kamino.Signal) error {
 	if c.out.format != "table" && c.out.format != "html" {
 		return kamino.WithHint(fmt.Errorf("--serve shows a page, not %s", c.out.format), "omit -o")
 	}
@@ -50,7 +52,7 @@ func (c *statusCommand) serveStatus(ctx context.Context, e *kamino.Engine, signa
 	}
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	s := &statusServer{path: "/" + strings.ToLower(rand.Text()) + "/", hosts: []string{"127.0.0.1:" + port, "localhost:" + port}, clock: c.clock,
-		read: func(ctx context.Context) ([]kamino.PoolStatus, error) { return c.read(ctx, e, signals) }}
+		read: func(ctx context.Context) ([]poolstate.PoolStatus, error) { return c.read(ctx, e, signals) }}
 	c.serving.Store(true)
 	defer c.serving.Store(false)
 	fmt.Fprintf(c.Out, "http://127.0.0.1:%s%s\n", port, s.path)

@@ -10,9 +10,11 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/lock"
+	"kamino.dev/kamino/poolstate"
 )
 
-func printStatus(w io.Writer, pools []kamino.PoolStatus, wide bool) {
+func printStatus(w io.Writer, pools []poolstate.PoolStatus, wide bool) {
 	if len(pools) == 0 {
 		fmt.Fprintln(w, "No node of this cluster belongs to a pool.")
 		return
@@ -26,14 +28,14 @@ func printStatus(w io.Writer, pools []kamino.PoolStatus, wide bool) {
 }
 
 // distrusted tells what follows where a pool does not follow its definition.
-func distrusted(p kamino.PoolStatus) string {
+func distrusted(p poolstate.PoolStatus) string {
 	if p.Owner != nil {
 		return p.Owner.Name + " writes the model, so that nothing else is done about it: let its spec name the version"
 	}
 	return "the model is written by version until kamino update --target-node NODE --image-reference pointer"
 }
 
-func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
+func printPoolStatus(w io.Writer, p poolstate.PoolStatus, wide bool) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Name)
 	if p.Paused != "" {
 		fmt.Fprintf(w, "Paused:\t%s; kamino resume ends it\n", p.Pause())
@@ -104,7 +106,7 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 }
 
 // rollbackTo is where a rollback can go.
-func rollbackTo(p kamino.PoolStatus) string {
+func rollbackTo(p poolstate.PoolStatus) string {
 	if p.RollbackNamed {
 		return p.RollbackTarget + ", with --to"
 	}
@@ -136,7 +138,7 @@ func printUnfinished(w io.Writer, u *kamino.Unfinished) {
 		fmt.Fprintf(w, "%s:\t%s, since %s%s\n", away, u.Donor, instant(since), awayFor(u))
 	}
 	if u.Alive {
-		fmt.Fprintf(w, "\t%s\n", kamino.HowToEnd(u.Process))
+		fmt.Fprintf(w, "\t%s\n", lock.HowToEnd(u.Process))
 		return
 	}
 	gives := "kamino restore gives back what it took"
@@ -174,7 +176,7 @@ func awayFor(u *kamino.Unfinished) string {
 }
 
 // builtAt is when a version was built, as the table tells other times; what is none, as it stands.
-func builtAt(v kamino.VersionStatus) string {
+func builtAt(v poolstate.VersionStatus) string {
 	t, err := time.Parse(time.RFC3339, v.BuiltAt)
 	if err != nil {
 		return shown(v.BuiltAt)
@@ -257,7 +259,7 @@ func pastResult(r kamino.PastRun) string {
 	return "ok"
 }
 
-func nextNode(p kamino.PoolStatus) string {
+func nextNode(p poolstate.PoolStatus) string {
 	if slices.ContainsFunc(p.Refusals, func(r kamino.Refusal) bool { return r.Code == kamino.CodeNoImage }) {
 		return "cannot boot: its image " + p.Model + " does not exist"
 	}
@@ -279,7 +281,7 @@ func nextNode(p kamino.PoolStatus) string {
 	return text
 }
 
-func versionState(v kamino.VersionStatus) string {
+func versionState(v poolstate.VersionStatus) string {
 	switch {
 	case v.State == kamino.Deleting:
 		return "deleting"
@@ -294,7 +296,7 @@ const unproved = "unproved"
 
 // proofNote tells how the proof of a version ended that new nodes boot from, or may; "" where it
 // passed, and where that does not matter.
-func proofNote(v kamino.VersionStatus) string {
+func proofNote(v poolstate.VersionStatus) string {
 	switch {
 	case v.Unaccepted:
 		return "its instances would run the owner's bootstrap: kamino plan shows how to accept it"
@@ -310,7 +312,7 @@ func proofNote(v kamino.VersionStatus) string {
 	return "proof " + v.Proof
 }
 
-func versionNote(v kamino.VersionStatus, wide bool) string {
+func versionNote(v poolstate.VersionStatus, wide bool) string {
 	var notes []string
 	if v.Bad != "" && v.Instances > 0 {
 		notes = append(notes, "withdrawn, and in use by "+boot.Count(v.Instances, "instance"))

@@ -8,6 +8,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/golden"
+	"kamino.dev/kamino/poolstate"
 )
 
 // history is a pool with a version of each kind, one unfinished run and the
@@ -47,7 +48,7 @@ func history(w *fakeWorld) {
 		Why: "Azure may evict the donor", Do: "choose another pool, or allow it", Allow: "allow-spot"}}
 	w.addNode("k8s-pool2-vmss", "m1", "")
 	at := w.now.Add(14 * time.Hour)
-	w.starters = []starter{{[]string{"K8S-pool1-vmss"}, kamino.NextRun{By: "NodePrototype pool1", At: &at, When: "Sat, Sun 02:00 to 05:00 UTC", Why: "OutsideWindow: waiting for the window"}}}
+	w.starters = []starter{{[]string{"K8S-pool1-vmss"}, poolstate.NextRun{By: "NodePrototype pool1", At: &at, When: "Sat, Sun 02:00 to 05:00 UTC", Why: "OutsideWindow: waiting for the window"}}}
 }
 
 // TestCloudWithoutGalleries: neither status nor a plan names a home of versions, or replicas, where
@@ -106,7 +107,7 @@ func TestStatusAway(t *testing.T) {
 			u.Donor, u.Step, u.Started, u.AwaySince = "n2", "stop", at.Add(-2*time.Hour), at.Add(-time.Hour)
 			tt.change(u)
 			var out strings.Builder
-			printStatus(&out, []kamino.PoolStatus{{Name: "pool1", Unfinished: u}}, false)
+			printStatus(&out, []poolstate.PoolStatus{{Name: "pool1", Unfinished: u}}, false)
 			if told := strings.Contains(out.String(), " away:"); told != (tt.want != "") || !strings.Contains(out.String(), tt.want) {
 				t.Errorf("want %q in\n%s", tt.want, out.String())
 			}
@@ -192,7 +193,7 @@ func TestDistrusted(t *testing.T) {
 		{Name: "prod1"}: "prod1 writes the model, so that nothing else is done about it",
 	} {
 		var out strings.Builder
-		printPoolStatus(&out, kamino.PoolStatus{Strayed: &kamino.Stray{Booted: "1.0.1", Promoted: "1.0.2"}, Owner: owner}, false)
+		printPoolStatus(&out, poolstate.PoolStatus{Strayed: &kamino.Stray{Booted: "1.0.1", Promoted: "1.0.2"}, Owner: owner}, false)
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("owner %v: %s", owner, out.String())
 		}

@@ -10,6 +10,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/render"
+	"kamino.dev/kamino/poolstate"
 )
 
 // Measures of the two waterfalls, in pixels.
@@ -28,7 +29,7 @@ type fall struct {
 
 // waterfalls draws the boot of a generic machine above that of a clone, to one scale. Nil where no
 // agent told when the phases of either began.
-func waterfalls(p kamino.PoolStatus) *pagePicture {
+func waterfalls(p poolstate.PoolStatus) *pagePicture {
 	if p.Boots == nil {
 		return nil
 	}

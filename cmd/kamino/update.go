@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // runFlags are the options that every command has that makes a prototype.
@@ -184,7 +186,7 @@ func (c *updateCommand) Run(ctx context.Context) error {
 		return err
 	}
 	if err := c.needImage(ctx, c.dryRun); err != nil {
-		return c.refuse(ctx, err, c.dryRun, func(e *kamino.Engine) error { return e.GiveBack(ctx, c.donor) })
+		return c.refuse(ctx, err, c.dryRun, func(e *engine.Engine) error { return e.GiveBack(ctx, c.donor) })
 	}
 	eng, err := c.engine(ctx)
 	if err != nil {
@@ -214,7 +216,7 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	return err
 }
 
-func (c *updateCommand) plan(ctx context.Context, e *kamino.Engine, opts kamino.Options) error {
+func (c *updateCommand) plan(ctx context.Context, e *engine.Engine, opts kamino.Options) error {
 	plan, err := e.Plan(ctx, opts)
 	if err != nil {
 		return err
@@ -240,7 +242,7 @@ type updateReport struct {
 	Error string `json:"error,omitempty"`
 	// Hints are what to do about the error.
 	Hints []string `json:"hints,omitempty"`
-	kamino.Result
+	engine.Result
 
 	byVersion bool // the user asked for it
 }
@@ -251,7 +253,7 @@ func (r updateReport) table(w io.Writer) {
 		if r.Hidden {
 			use = "hidden"
 		} else if r.Waiting {
-			use = "waits for " + kamino.HowToPromote(r.Pool.Name(), r.Version)
+			use = "waits for " + poolstate.HowToPromote(r.Pool.Name(), r.Version)
 		}
 		fmt.Fprintf(w, "Nothing to do: version %s of pool %s is there, built from node %s, and %s.\n", r.Version, r.Pool.Name(), r.Donor, use)
 		r.owner(w)
@@ -317,7 +319,7 @@ func printProved(w io.Writer, p *kamino.Proved) {
 
 // printWaits says what a version waits for.
 func printWaits(w io.Writer, pool kamino.PoolID, version string) {
-	fmt.Fprintf(w, "Waits:\tversion %s needs a decision: %s\n", version, kamino.HowToPromote(pool.Name(), version))
+	fmt.Fprintf(w, "Waits:\tversion %s needs a decision: %s\n", version, poolstate.HowToPromote(pool.Name(), version))
 }
 
 // owner prints what is left to whoever writes the model.
@@ -326,7 +328,7 @@ func (r updateReport) owner(w io.Writer) {
 		return
 	}
 	if r.Hidden {
-		fmt.Fprintf(w, "Hidden:\tno node boots from version %s; %s offers it\n", r.Version, kamino.HowToPromote(r.Pool.Name(), r.Version))
+		fmt.Fprintf(w, "Hidden:\tno node boots from version %s; %s offers it\n", r.Version, poolstate.HowToPromote(r.Pool.Name(), r.Version))
 	}
 	names := make([]string, len(r.Extensions))
 	for i, e := range r.Extensions {
@@ -378,13 +380,13 @@ func short(id string) string {
 }
 
 // printPlan writes what an update of one donor would do.
-func printPlan(w io.Writer, p *kamino.Plan) {
+func printPlan(w io.Writer, p *poolstate.Plan) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Pool.Name())
 	printRun(w, p)
 }
 
 // printRun is printPlan where the pool was told before.
-func printRun(w io.Writer, p *kamino.Plan) {
+func printRun(w io.Writer, p *poolstate.Plan) {
 	fmt.Fprintf(w, "Donor:\t%s\n", p.Donor)
 	for _, d := range p.Doubts {
 		fmt.Fprintf(w, "Unknown:\t%s\n", d)

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // TestUpdateTellsWhatComesNext: how the version was proved, and what the next node boots from or
 // what a person has to type.
 func TestUpdateTellsWhatComesNext(t *testing.T) {
 	proved := &kamino.Proved{By: kamino.ProveCanary, Node: "kamino-12345678", ReadySeconds: 43, Checks: 14}
-	for want, r := range map[string]kamino.Result{
+	for want, r := range map[string]engine.Result{
 		"Proved:\tby canary kamino-12345678, Ready in 43s; 14 checks passed\nNext node:\tboots from 2026.11.22\n": {Proof: proved, Next: "2026.11.22"},
 		"passed\nWaits:\tversion 2026.11.22 needs a decision: kamino promote --pool a --version 2026.11.22\n":     {Proof: proved, Waiting: true},
 	} {
@@ -26,12 +27,12 @@ func TestUpdateTellsWhatComesNext(t *testing.T) {
 // A run that was taken over did not see its donor go: "0.0s" would be a lie.
 func TestUpdateTellsHowLongTheDonorWasAway(t *testing.T) {
 	for _, c := range []struct {
-		result kamino.Result
+		result engine.Result
 		want   string
 	}{
-		{kamino.Result{Changed: true, AwaySeconds: 187}, "3m07s"},
-		{kamino.Result{Changed: true, Adopted: true, AwaySeconds: 187}, "3m07s"},
-		{kamino.Result{Changed: true, Adopted: true}, "unknown"},
+		{engine.Result{Changed: true, AwaySeconds: 187}, "3m07s"},
+		{engine.Result{Changed: true, Adopted: true, AwaySeconds: 187}, "3m07s"},
+		{engine.Result{Changed: true, Adopted: true}, "unknown"},
 	} {
 		var out strings.Builder
 		updateReport{OK: true, Result: c.result}.table(&out)

@@ -10,16 +10,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 var (
 	built = time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 	days  = 1.5
-	full  = kamino.PoolStatus{Pool: "/x/p1", Name: "p1", Nodes: 3, Ready: 2, Next: "2026.11.22", NextBuilt: &built,
+	full  = poolstate.PoolStatus{Pool: "/x/p1", Name: "p1", Nodes: 3, Ready: 2, Next: "2026.11.22", NextBuilt: &built,
 		Configs: []kamino.NodeConfig{{Node: "n1", Generation: 311, Status: kamino.ConfigApplied}, {Node: "n2", Generation: 310, Status: kamino.ConfigRolledBack, Offered: 311},
 			{Node: "n3", Generation: 311, Status: kamino.ConfigApplied}},
-		Behind:     &kamino.Behind{Days: &days, Packages: kamino.ComparedDiffers},
-		Versions:   []kamino.VersionStatus{{Name: "2026.11.22", Life: kamino.LifePromoted, Instances: 2, Proof: "passed"}, {Name: "2026.11.21", Life: kamino.LifeWithdrawn}},
+		Behind:     &poolstate.Behind{Days: &days, Packages: poolstate.ComparedDiffers},
+		Versions:   []poolstate.VersionStatus{{Name: "2026.11.22", Life: kamino.LifePromoted, Instances: 2, Proof: "passed"}, {Name: "2026.11.21", Life: kamino.LifeWithdrawn}},
 		Unfinished: &kamino.Unfinished{Run: "r2", Record: kamino.Record{Donor: "n1", Step: "stop", Started: built, AwaySince: built}, Heartbeat: built},
 		Runs:       []kamino.PastRun{{Run: "r1", Ended: built, Failure: "x"}}}
 )
@@ -30,9 +32,9 @@ func TestLint(t *testing.T) {
 	r := NewRuns(registry, "test")
 	r.Set("a", full)
 	r.Set("b", full) // a second prototype of the pool
-	r.Ended("p1", []kamino.PoolResult{{Pool: "/x/p1", Result: &kamino.Result{Changed: true, Version: "v", Next: "v", AwaySeconds: 9,
+	r.Ended("p1", []engine.PoolResult{{Pool: "/x/p1", Result: &engine.Result{Changed: true, Version: "v", Next: "v", AwaySeconds: 9,
 		Steps: []kamino.StepTime{{Name: "seal", Seconds: 5}, {Name: "drain", Skipped: true}}, Proof: &kamino.Proved{ReadySeconds: 20}}}}, nil)
-	r.Ended("p1", []kamino.PoolResult{{Pool: "/x/p1", Error: "x"}}, &kamino.ProofError{Outcome: kamino.ProofFailed})
+	r.Ended("p1", []engine.PoolResult{{Pool: "/x/p1", Error: "x"}}, &kamino.ProofError{Outcome: kamino.ProofFailed})
 	requests := NewRequests()
 	registry.MustRegister(requests)
 	requests.Heard("EC2 DescribeInstances", "200")
@@ -78,7 +80,7 @@ func TestZero(t *testing.T) {
 // TestWrite: kamino status -o openmetrics.
 func TestWrite(t *testing.T) {
 	var out bytes.Buffer
-	if err := Write(&out, "test", []kamino.PoolStatus{full, {Pool: "/x/p2", Name: "p2", Error: "not found"}}); err != nil {
+	if err := Write(&out, "test", []poolstate.PoolStatus{full, {Pool: "/x/p2", Name: "p2", Error: "not found"}}); err != nil {
 		t.Fatal(err)
 	}
 	text := out.String()
@@ -105,7 +107,7 @@ func TestSameNames(t *testing.T) {
 		well.Pool, away.Pool = kamino.PoolID(order[0]), kamino.PoolID(order[1])
 		well.Unfinished = nil
 		var out bytes.Buffer
-		if err := Write(&out, "test", []kamino.PoolStatus{well, away}); err != nil {
+		if err := Write(&out, "test", []poolstate.PoolStatus{well, away}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), "kamino_pool_donor_away_since_timestamp_seconds{") {

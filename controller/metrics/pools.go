@@ -14,20 +14,21 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
 )
 
 // Pools is a collector of what there is of pools.
 type Pools struct {
 	mu sync.Mutex
-	of map[string]kamino.PoolStatus
+	of map[string]poolstate.PoolStatus
 }
 
 // Set puts what is there of a pool in the place of what was; the key is the caller's.
-func (p *Pools) Set(key string, s kamino.PoolStatus) {
+func (p *Pools) Set(key string, s poolstate.PoolStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.of == nil {
-		p.of = map[string]kamino.PoolStatus{}
+		p.of = map[string]poolstate.PoolStatus{}
 	}
 	p.of[key] = s
 }
@@ -97,7 +98,7 @@ func (p *Pools) Collect(to chan<- prometheus.Metric) {
 }
 
 // label is the pool's name; pools of one name differ by their ID.
-func label(s kamino.PoolStatus) string {
+func label(s poolstate.PoolStatus) string {
 	if s.Pool == "" {
 		return s.Name
 	}
@@ -121,7 +122,7 @@ func (p pool) flag(d *prometheus.Desc, is bool) {
 	p.gauge(d, value)
 }
 
-func (p pool) collect(s kamino.PoolStatus) {
+func (p pool) collect(s poolstate.PoolStatus) {
 	p.flag(readable, s.Error == "")
 	p.gauge(nodes, float64(s.Nodes))
 	p.gauge(nodesReady, float64(s.Ready))
@@ -143,8 +144,8 @@ func (p pool) collect(s kamino.PoolStatus) {
 		if b.Days != nil {
 			p.gauge(behind, *b.Days*86400)
 		}
-		if b.Packages != kamino.ComparedUnknown {
-			p.flag(differs, b.Packages == kamino.ComparedDiffers)
+		if b.Packages != poolstate.ComparedUnknown {
+			p.flag(differs, b.Packages == poolstate.ComparedDiffers)
 		}
 	}
 	count := map[kamino.Life]int{}
@@ -176,7 +177,7 @@ func (p pool) configs(all []kamino.NodeConfig) {
 	}
 }
 
-func (p pool) runs(s kamino.PoolStatus) {
+func (p pool) runs(s poolstate.PoolStatus) {
 	if u := s.Unfinished; u != nil {
 		p.gauge(runInfo, 1, u.Run, u.Step)
 		if !u.Started.IsZero() {
@@ -205,7 +206,7 @@ func buildInfo(version string) prometheus.Collector {
 // Write writes what there is of pools in the text format of OpenMetrics, for files that the
 // textfile collector of node_exporter reads, or a push gateway takes
 // (https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md).
-func Write(w io.Writer, version string, all []kamino.PoolStatus) error {
+func Write(w io.Writer, version string, all []poolstate.PoolStatus) error {
 	var p Pools
 	for _, s := range all {
 		p.Set(string(s.Pool), s)

@@ -6,6 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // Runs counts what the runs of this process did.
@@ -50,7 +52,7 @@ func NewRuns(registry prometheus.Registerer, version string) *Runs {
 
 // Set puts what is there of a pool in the place of what was. Its counters begin at zero then: the
 // first of what they count would be no increase otherwise.
-func (r *Runs) Set(key string, s kamino.PoolStatus) {
+func (r *Runs) Set(key string, s poolstate.PoolStatus) {
 	r.Pools.Set(key, s)
 	pool := label(s)
 	for _, result := range []string{"done", "failed", "held"} {
@@ -64,7 +66,7 @@ func (r *Runs) Set(key string, s kamino.PoolStatus) {
 }
 
 // Ended counts what one call of auto-update did for a pool, or the watch after it.
-func (r *Runs) Ended(pool string, results []kamino.PoolResult, err error) {
+func (r *Runs) Ended(pool string, results []engine.PoolResult, err error) {
 	r.proved(pool, err)
 	for _, one := range results {
 		name := one.Pool.Name()
@@ -99,7 +101,7 @@ func (r *Runs) proved(pool string, err error) {
 	}
 }
 
-func (r *Runs) done(pool string, result kamino.Result) {
+func (r *Runs) done(pool string, result engine.Result) {
 	for _, step := range result.Steps {
 		if !step.Skipped {
 			r.steps.WithLabelValues(step.Name).Observe(step.Seconds)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestVersionsUnlisted: a list of versions that lacks what is known to be there, for as long as
@@ -40,7 +42,7 @@ func TestVersionsUnlisted(t *testing.T) {
 			o := w.options("a-0")
 			o.Today = kamino.TodayAgain
 			p := w.startUpdate(&proc{tune: heard(func(ev kamino.Event) {
-				if ev.Step == "version" && ev.Kind == kamino.StepStarted {
+				if ev.Step == "version" && ev.Kind == kamino.EventStarted {
 					happens(w)
 				}
 			})}, o)
@@ -89,7 +91,7 @@ func TestForeignLater(t *testing.T) {
 		if p, res := w.auto(unsetAuto()); p.err != nil || birth(w) != kamino.VersionName(w.now) {
 			t.Errorf("%s: a night ended %v, %+v; nodes boot from %s", reference, p.err, res, birth(w))
 		}
-		if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+		if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
 			t.Errorf("%s: a rollback ended %v", reference, err)
 		}
 		alone(v)
@@ -115,7 +117,7 @@ func TestForeignLater(t *testing.T) {
 		if p, res := w.auto(night); p.err != nil || !kamino.Has(res[0].Held, "promote") {
 			t.Errorf("%s: with one of ours that waits: %v, %+v", reference, p.err, res)
 		}
-		ours := func(list []kamino.Artifact) string { return fmt.Sprint(kamino.Prunable(list, 2, 1, kamino.Ledger{})) }
+		ours := func(list []kamino.Artifact) string { return fmt.Sprint(engine.Prunable(list, 2, 1, kamino.Ledger{})) }
 		if with, without := ours(w.versions(poolA)), ours(w.versions(poolA)[1:]); with != without {
 			t.Errorf("%s: pruned with the foreign one: %s, without: %s", reference, with, without)
 		}
@@ -125,14 +127,14 @@ func TestForeignLater(t *testing.T) {
 // noCanaries is a provider without the rights for a canary.
 type noCanaries struct{ simProvider }
 
-func (noCanaries) PreflightCanary(context.Context) ([]kamino.Doubt, error) {
+func (noCanaries) PreflightCanary(context.Context) ([]kamino.Warning, error) {
 	return nil, fmt.Errorf("create scale sets: %w", kamino.ErrForbidden)
 }
 
 // TestNoCanary: where no canary can be created, a run is refused before it changes anything, whoever
 // promotes; auto-update tries no other donor. With --prove none the version is made.
 func TestNoCanary(t *testing.T) {
-	without := func(e *kamino.Engine) { e.Provider = noCanaries{e.Provider.(simProvider)} }
+	without := func(e *engine.Engine) { e.Provider = noCanaries{e.Provider.(simProvider)} }
 	for reference, begin := range byReference() {
 		for _, promote := range []kamino.PromoteMode{kamino.PromoteAuto, kamino.PromoteManual} {
 			w := begin(1)
@@ -148,14 +150,14 @@ func TestNoCanary(t *testing.T) {
 			night.Proof.Promote = promote
 			w.patch("a-0", w.now.Add(-time.Hour).Format(time.RFC3339))
 			w.nodes["a-0"].ReadySince = w.now.Add(-time.Hour)
-			var res []kamino.PoolResult
+			var res []engine.PoolResult
 			p = &proc{tune: without}
 			w.spawn(p, func(ctx context.Context) { res, p.err = p.engine().AutoUpdate(ctx, night) })
 			w.wait()
 			if !errors.As(p.err, &refused) || refused.Refusals[0].Code != kamino.CodeNoCanary || len(res) != 1 || len(res[0].Failed) > 0 || w.writes > 0 {
 				t.Errorf("%s, --promote %s, a night: %v, %+v; %d writes", reference, promote, p.err, res, w.writes)
 			}
-			var plans []kamino.PoolPlan
+			var plans []poolstate.PoolPlan
 			p = &proc{tune: without}
 			w.spawn(p, func(ctx context.Context) { plans, p.err = p.engine().PlanPools(ctx, night) })
 			w.wait()

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestWithdrawAgain: a withdrawal without a version that is repeated, as a script does that tries
@@ -71,7 +73,7 @@ func TestWithdrawFurther(t *testing.T) {
 		if got := birth(w); got != "2026.03.01" {
 			t.Errorf("%s: named: nodes boot from %s", reference, got)
 		}
-		if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+		if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
 			t.Fatal(err)
 		}
 		w.advance(w.now.Add(time.Minute))
@@ -113,12 +115,12 @@ func TestPausedPromotion(t *testing.T) {
 			w.waits("2026.03.19")
 			w.promotedByHand = true
 			p := &proc{tune: heard(func(ev kamino.Event) {
-				if ev.Step == step && ev.Kind == kamino.StepStarted {
+				if ev.Step == step && ev.Kind == kamino.EventStarted {
 					w.paused = "an incident"
 				}
 			})}
 			w.spawn(p, func(ctx context.Context) {
-				_, p.err = p.engine().PromoteVersion(ctx, kamino.PromoteOptions{Pool: "a"})
+				_, p.err = p.engine().PromoteVersion(ctx, engine.PromoteOptions{Pool: "a"})
 			})
 			w.wait()
 			w.advance(w.now.Add(time.Minute))
@@ -138,15 +140,15 @@ func TestPausedPromotion(t *testing.T) {
 // TestPromotedWhileWithdrawn: a version that waits, and that somebody promotes while another
 // withdraws it, is not withdrawn below the pool's nodes.
 func TestPromotedWhileWithdrawn(t *testing.T) {
-	withdraw := func(ctx context.Context, e *kamino.Engine) error {
+	withdraw := func(ctx context.Context, e *engine.Engine) error {
 		_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Version: "2026.03.19", Reason: "bad"})
 		return err
 	}
-	rollback := func(ctx context.Context, e *kamino.Engine) error {
-		_, err := e.Rollback(ctx, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"})
+	rollback := func(ctx context.Context, e *engine.Engine) error {
+		_, err := e.Rollback(ctx, engine.RollbackOptions{Pool: "a", To: "2026.03.09"})
 		return err
 	}
-	for verb, do := range map[string]func(context.Context, *kamino.Engine) error{"withdraw": withdraw, "rollback to the present one": rollback} {
+	for verb, do := range map[string]func(context.Context, *engine.Engine) error{"withdraw": withdraw, "rollback to the present one": rollback} {
 		for reference, begin := range byReference() {
 			w := begin(1)
 			v := w.waits("2026.03.19")
@@ -190,15 +192,15 @@ func TestProofOutlives(t *testing.T) {
 			}
 			v := birth(w)
 			if tt.reason == "" {
-				if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"}); err != nil {
+				if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.09"}); err != nil {
 					t.Fatal(err)
 				}
 			} else if tt.reason == watched {
 				w.version(v).sick = mute
 				p := &proc{}
 				w.spawn(p, func(ctx context.Context) {
-					runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: v, Changed: true}}}
-					p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 10 * time.Minute}})
+					runs := []engine.PoolResult{{Pool: poolA, Result: &engine.Result{Version: v, Changed: true}}}
+					p.err = p.engine().Watch(ctx, runs, engine.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 10 * time.Minute}})
 				})
 				w.after(time.Minute, func() { w.grow(w.pools[poolA], 5) })
 				w.wait()
@@ -209,13 +211,13 @@ func TestProofOutlives(t *testing.T) {
 			if away := birth(w); away != "2026.03.09" || w.version(v).Tags[kamino.TagBad] == "" {
 				t.Fatalf("nodes boot from %s", away)
 			}
-			back, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: v})
+			back, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: v})
 			if err != nil || back.Unproved != (tt.want == "") {
 				t.Fatalf("%s, %+v: %+v, %v", reference, tt, back, err)
 			}
 			w.advance(w.now.Add(time.Minute))
 			s := w.status(t)
-			i := slices.IndexFunc(s.Versions, func(x kamino.VersionStatus) bool { return x.Name == v })
+			i := slices.IndexFunc(s.Versions, func(x poolstate.VersionStatus) bool { return x.Name == v })
 			if s.Next != v || s.Versions[i].Proof != tt.want {
 				t.Errorf("%s, %+v: the next node boots from %s, proof %q", reference, tt, s.Next, s.Versions[i].Proof)
 			}
@@ -235,7 +237,7 @@ func TestRollbackAgain(t *testing.T) {
 			for i := range 3 {
 				w.pass(t)
 				w.advance(w.now.Add(time.Minute))
-				if out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"}); err != nil || i > 0 && (out.Changed || out.Since != "2026.03.09") {
+				if out, err := w.rollback(t, engine.RollbackOptions{Pool: "a"}); err != nil || i > 0 && (out.Changed || out.Since != "2026.03.09") {
 					t.Errorf("%s, %s: repeated, it ended %+v, %v", reference, what, out, err)
 				}
 				w.advance(w.now.Add(time.Minute))
@@ -256,7 +258,7 @@ func TestRollbackAgain(t *testing.T) {
 		}
 		play := func(faults ...fault) (*world, *proc) {
 			w, p := begin(1), &proc{faults: faults, logging: true}
-			w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"}) })
+			w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, engine.RollbackOptions{Pool: "a"}) })
 			w.wait()
 			return w, p
 		}
@@ -279,7 +281,7 @@ func TestRollbackFurther(t *testing.T) {
 	for reference, begin := range byReference() {
 		for by, leave := range map[string]func(w *world) error{
 			"rollback": func(w *world) error {
-				_, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"})
+				_, err := w.rollback(t, engine.RollbackOptions{Pool: "a"})
 				return err
 			},
 			"withdraw": func(w *world) error {
@@ -292,7 +294,7 @@ func TestRollbackFurther(t *testing.T) {
 				t.Fatalf("%s, %s: %v; nodes boot from %s", reference, by, err, birth(w))
 			}
 			w.advance(w.now.Add(time.Minute))
-			if out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"}); err != nil || out.Changed || birth(w) != "2026.03.05" {
+			if out, err := w.rollback(t, engine.RollbackOptions{Pool: "a"}); err != nil || out.Changed || birth(w) != "2026.03.05" {
 				t.Errorf("%s, %s: a rollback after it: %+v, %v; nodes boot from %s", reference, by, out, err, birth(w))
 			}
 			if s := w.status(t); s.RollbackTarget != "2026.03.01" || !s.RollbackNamed {
@@ -302,15 +304,15 @@ func TestRollbackFurther(t *testing.T) {
 				t.Errorf("%s, %s: a withdrawal after it: %v; nodes boot from %s", reference, by, p.err, birth(w))
 			}
 			w.advance(w.now.Add(time.Minute))
-			if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.01"}); err != nil || birth(w) != "2026.03.01" {
+			if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.01"}); err != nil || birth(w) != "2026.03.01" {
 				t.Errorf("%s, %s: named: %v; nodes boot from %s", reference, by, err, birth(w))
 			}
 			w.advance(w.now.Add(time.Minute))
-			if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"}); err != nil || w.status(t).RollbackNamed {
+			if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.09"}); err != nil || w.status(t).RollbackNamed {
 				t.Fatalf("%s, %s: %v, %+v", reference, by, err, w.status(t))
 			}
 			w.advance(w.now.Add(time.Minute))
-			if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"}); err != nil || birth(w) == "2026.03.09" {
+			if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a"}); err != nil || birth(w) == "2026.03.09" {
 				t.Errorf("%s, %s: chosen since: %v; nodes boot from %s", reference, by, err, birth(w))
 			}
 		}
@@ -326,15 +328,15 @@ func TestRollbackToOriginalAgain(t *testing.T) {
 			delete(w.artifacts, key)
 		}
 	}
-	given := kamino.RollbackOptions{Pool: "a", Secrets: kamino.Secrets{CustomData: []byte("bootstrap"), Protected: map[string]json.RawMessage{"cse": nil}}}
-	if out, err := w.rollback(t, given); err != nil || out.To != kamino.ToOriginal || w.pools[poolA].image != baseLTS {
+	given := engine.RollbackOptions{Pool: "a", Secrets: kamino.Secrets{CustomData: []byte("bootstrap"), Protected: map[string]json.RawMessage{"cse": nil}}}
+	if out, err := w.rollback(t, given); err != nil || out.To != poolstate.ToOriginal || w.pools[poolA].image != baseLTS {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	for range 2 {
 		w.advance(w.now.Add(time.Minute))
 		before := w.allWrites()
-		out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"})
-		if err != nil || out.Changed || out.Since != "2026.03.10" || out.To != kamino.ToOriginal || w.allWrites() != before {
+		out, err := w.rollback(t, engine.RollbackOptions{Pool: "a"})
+		if err != nil || out.Changed || out.Since != "2026.03.10" || out.To != poolstate.ToOriginal || w.allWrites() != before {
 			t.Errorf("repeated: %+v, %v", out, err)
 		}
 	}

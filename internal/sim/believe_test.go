@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -22,7 +23,7 @@ func unsetAuto() kamino.AutoOptions {
 	return o
 }
 
-func (w *world) withdraw(o kamino.WithdrawOptions, faults ...fault) (back kamino.Rollback, p *proc) {
+func (w *world) withdraw(o kamino.WithdrawOptions, faults ...fault) (back engine.Rollback, p *proc) {
 	p = &proc{faults: faults, logging: true}
 	w.spawn(p, func(ctx context.Context) { back, p.err = p.engine().WithdrawVersion(ctx, o) })
 	w.wait()
@@ -125,7 +126,7 @@ func TestNoWithdrawalByAnUnreliableDefinition(t *testing.T) {
 
 	w, _ = strayed(t)
 	w.waits("2026.03.19")
-	_, err := w.promote(kamino.PromoteOptions{Pool: "a"})
+	_, err := w.promote(engine.PromoteOptions{Pool: "a"})
 	check("promote", w, "2026.03.19", err)
 
 	w, _ = strayed(t)
@@ -153,7 +154,7 @@ func TestDistrustOutlivesItsWitness(t *testing.T) {
 			w.removeMachine(m)
 		}
 	}
-	if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.01"}); err != nil || lastSegment(w.pools[poolA].image) != "2026.03.01" {
+	if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.01"}); err != nil || lastSegment(w.pools[poolA].image) != "2026.03.01" {
 		t.Errorf("the rollback ended %v; the model refers to %s", err, w.pools[poolA].image)
 	}
 	w.sound(t)
@@ -248,7 +249,7 @@ func TestExcludedByAPersonIsNoTarget(t *testing.T) {
 // TestMarksThatFailAreRemembered: where the marks are what is rolled back, one that fails leaves
 // the rest on the ledger, and slow ones are waited for.
 func TestMarksThatFailAreRemembered(t *testing.T) {
-	undo := kamino.RollbackOptions{Pool: "a", To: "2026.03.01"}
+	undo := engine.RollbackOptions{Pool: "a", To: "2026.03.01"}
 	log := &proc{logging: true}
 	w := pointing(1)
 	w.spawn(log, func(ctx context.Context) { _, log.err = log.engine().Rollback(ctx, undo) })
@@ -281,7 +282,7 @@ func TestMarksThatFailAreRemembered(t *testing.T) {
 // TestRollbackTellsTheTruth: a rollback that succeeds has made the definition stand for its target,
 // whatever was offered meanwhile.
 func TestRollbackTellsTheTruth(t *testing.T) {
-	undo := kamino.RollbackOptions{Pool: "a", To: "2026.03.01"}
+	undo := engine.RollbackOptions{Pool: "a", To: "2026.03.01"}
 	log := &proc{logging: true}
 	w := pointing(1)
 	w.spawn(log, func(ctx context.Context) { _, log.err = log.engine().Rollback(ctx, undo) })
@@ -385,7 +386,7 @@ func TestDisputed(t *testing.T) {
 	}
 	w = pointing(1)
 	w.version("2026.03.05").Disputed = true
-	if back, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err == nil {
+	if back, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}); err == nil {
 		t.Errorf("a rollback to one succeeded: %+v", back)
 	}
 	w, bad := updated(t)
@@ -414,7 +415,7 @@ func TestOwnedPoolIsToldOnly(t *testing.T) {
 	}
 	told := ""
 	p := w.startUpdate(&proc{tune: heard(func(ev kamino.Event) {
-		if ev.Kind == kamino.Warned {
+		if ev.Kind == kamino.EventWarning {
 			told += ev.Message
 		}
 	})}, unset())
@@ -432,7 +433,7 @@ func TestOwnedPoolIsToldOnly(t *testing.T) {
 func TestTypedPointerIsTold(t *testing.T) {
 	w, _ := strayed(t)
 	told := ""
-	p := w.startUpdate(&proc{tune: func(e *kamino.Engine) {
+	p := w.startUpdate(&proc{tune: func(e *engine.Engine) {
 		report := e.Report
 		e.Report = func(ev kamino.Event) {
 			report(ev)

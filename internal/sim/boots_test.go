@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestBoots: the ledger keeps the donor's boot where the agent told it to be a generic machine's,
@@ -14,7 +15,7 @@ import (
 func TestBoots(t *testing.T) {
 	w := aged(1)
 	status := func() *kamino.Boots {
-		var out []kamino.PoolStatus
+		var out []poolstate.PoolStatus
 		p := &proc{}
 		w.spawn(p, func(ctx context.Context) { out, p.err = p.engine().Status(ctx, nil, nil) })
 		w.wait()

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestRollbackDuringTheBuild: a run ends while its version is built, or about to be, and a person
@@ -38,16 +40,16 @@ func TestRollbackDuringTheBuild(t *testing.T) {
 				}
 				w.advance(w.now.Add(wait))
 				state := v.State
-				back, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"})
+				back, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if told := slices.ContainsFunc(back.Unmarked, func(u kamino.Unmarked) bool { return u.Version == fresh }); told != (v.State == kamino.Creating && what != "late") {
+				if told := slices.ContainsFunc(back.Unmarked, func(u engine.Unmarked) bool { return u.Version == fresh }); told != (v.State == kamino.Creating && what != "late") {
 					t.Errorf("%s, %s after %s: version %s was %s, and the rollback tells %v", reference, what, wait, fresh, state, back.Unmarked)
 				}
 				for _, later := range []time.Duration{0, 24 * time.Hour, 24 * time.Hour} {
 					w.advance(w.now.Add(later))
-					if p, res := w.auto(nightly(kamino.ProveCanary)); p.err != nil || what != "failed" && res[0].Action != kamino.DoNothing {
+					if p, res := w.auto(nightly(kamino.ProveCanary)); p.err != nil || what != "failed" && res[0].Action != poolstate.DoNothing {
 						t.Errorf("%s, %s after %s: the night: %+v, %v", reference, what, wait, res, p.err)
 					}
 				}
@@ -55,7 +57,7 @@ func TestRollbackDuringTheBuild(t *testing.T) {
 				if got := birth(w); got == fresh || what != "failed" && got != "2026.03.05" {
 					t.Errorf("%s, %s after %s: rolled back to 2026.03.05 while %s was %s, and two nights later nodes boot from %s: %v", reference, what, wait, fresh, state, got, v.Tags)
 				}
-				if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+				if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
 					t.Error(err)
 				}
 				left := w.leases[poolA].Ledger.RolledBack
@@ -90,7 +92,7 @@ func TestRollbackBeforeTheBuild(t *testing.T) {
 		w := begin(1)
 		w.startUpdate(&proc{faults: []fault{{kind: worlds.KillBefore, at: at}}}, o)
 		w.wait()
-		if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+		if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
 			t.Fatal(err)
 		}
 		p := w.update(o)
@@ -110,7 +112,7 @@ func TestNightBesideTheBuildThatWasLeft(t *testing.T) {
 		w.startUpdate(&proc{faults: []fault{{kind: worlds.KillAfter, at: at}}}, o)
 		w.wait()
 		w.DeleteLease()
-		if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+		if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
 			t.Fatal(err)
 		}
 		if v := w.version(kamino.VersionName(w.now)); v.State != kamino.Creating {
@@ -133,7 +135,7 @@ func TestNightBesideTheBuildThatWasLeft(t *testing.T) {
 // nodes boot from the target first, once and for good, and then the version is marked, or swept
 // where its build failed, as well as the snapshot. Killed anywhere, the same command ends the same.
 func TestRollbackBeforeTheBuildEnds(t *testing.T) {
-	back := kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}
+	back := engine.RollbackOptions{Pool: "a", To: "2026.03.05"}
 	for reference, begin := range byReference() {
 		o, at := building(t, begin)
 		for what, faults := range map[string][]fault{
@@ -165,7 +167,7 @@ func TestRollbackBeforeTheBuildEnds(t *testing.T) {
 			var w *world
 			var v *simArtifact
 			log := &proc{logging: true, tune: heard(func(ev kamino.Event) {
-				if ev.Kind == kamino.StepDone && ev.Step == "mark" && state == "" && birth(w) == "2026.03.05" {
+				if ev.Kind == kamino.EventDone && ev.Step == "mark" && state == "" && birth(w) == "2026.03.05" {
 					state = v.State
 				}
 			})}
@@ -215,7 +217,7 @@ func TestBuildThatWasLeftFails(t *testing.T) {
 				if !leased {
 					w.DeleteLease() // nobody waits for the end of the build
 				}
-				if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+				if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
 					t.Fatal(err)
 				}
 				w.advance(w.now.Add(late))
@@ -234,7 +236,7 @@ func TestBuildThatWasLeftFails(t *testing.T) {
 // notes what is being built all the same.
 func TestRollbackRepeatedDuringTheBuild(t *testing.T) {
 	for reference, begin := range byReference() {
-		w, back := begin(1), kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}
+		w, back := begin(1), engine.RollbackOptions{Pool: "a", To: "2026.03.05"}
 		if _, err := w.rollback(t, back); err != nil {
 			t.Fatal(err)
 		}

@@ -200,15 +200,15 @@ func (s simProvider) Console(context.Context, kamino.Pool, kamino.Canary) ([]str
 	return nil, kamino.ErrUnsupported
 }
 
-func (s simProvider) PreflightCanary(context.Context) ([]kamino.Doubt, error) { return nil, nil }
+func (s simProvider) PreflightCanary(context.Context) ([]kamino.Warning, error) { return nil, nil }
 
 func (s simProvider) CanaryRights() string { return "the rights of the simulation" }
 
 // Examine implements kamino.Examiner.
-func (c simCluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out kamino.ClusterSight, err error) {
+func (c simCluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out kamino.ClusterObservation, err error) {
 	w := c.p.w
 	err = c.call(ctx, call{method: "Examine", subject: order.Node}, func(*fault) error {
-		out = kamino.ClusterSight{Node: w.sight(order.Node), Sibling: w.sight(order.Sibling)}
+		out = kamino.ClusterObservation{Node: w.sight(order.Node), Sibling: w.sight(order.Sibling)}
 		for _, m := range w.machines {
 			if m.kubelet && m.Hostname != order.Node {
 				out.Renewed = w.now
@@ -234,7 +234,7 @@ func (w *world) lacking(node string) bool {
 	return false
 }
 
-func (w *world) sight(name string) (out kamino.NodeSight) {
+func (w *world) sight(name string) (out kamino.NodeObservation) {
 	if n := w.nodes[name]; n != nil {
 		out.Node = w.readNode(n)
 		out.Pulse = out.Heartbeat

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -137,7 +138,7 @@ func TestLastLook(t *testing.T) {
 	w := killed("Create snapshot", 1)
 	m := w.machineOf(w.nodes["a-0"])
 	p := &proc{}
-	p.tune = func(e *kamino.Engine) { e.Provider = &late404{simProvider: e.Provider.(simProvider), w: w, m: m} }
+	p.tune = func(e *engine.Engine) { e.Provider = &late404{simProvider: e.Provider.(simProvider), w: w, m: m} }
 	w.startUpdate(p, options("a-0"))
 	w.wait()
 	w.advance(w.now.Add(time.Hour))
@@ -180,7 +181,7 @@ func TestSweepBehindAFailure(t *testing.T) {
 	w := killed("Create snapshot", 1)
 	m := w.machineOf(w.nodes["a-0"])
 	p := &proc{}
-	p.tune = func(e *kamino.Engine) {
+	p.tune = func(e *engine.Engine) {
 		e.Provider = &lateUnlisted{unlisted: unlisted{e.Provider.(simProvider)}, w: w, m: m}
 	}
 	w.startRestore(p)
@@ -269,7 +270,7 @@ func TestDonorOfAnothersMachine(t *testing.T) {
 		evil.ReadySince = w.now.Add(-48 * time.Hour)
 		w.nodes["evil"] = &evil
 		forges := heard(func(ev kamino.Event) {
-			if ev.Step == "seal" && ev.Kind == kamino.StepStarted {
+			if ev.Step == "seal" && ev.Kind == kamino.EventStarted {
 				m.kubelet = false // the world would run the pod on that machine; it runs on evil's
 				w.after(30*time.Second, func() {
 					l := w.leases[poolA]
@@ -280,7 +281,7 @@ func TestDonorOfAnothersMachine(t *testing.T) {
 					w.changeNode(w.nodes["evil"])
 				})
 			}
-			if ev.Step == "start" && ev.Kind == kamino.StepStarted {
+			if ev.Step == "start" && ev.Kind == kamino.EventStarted {
 				w.after(5*time.Minute, func() { // and then tells of another boot
 					w.nodes["evil"].BootID = "boot-evil"
 					w.changeNode(w.nodes["evil"])

@@ -306,7 +306,7 @@ func (w *world) nodeOf(run string) kamino.Node {
 }
 
 // Preflight and RehearseSeal find nothing in the way.
-func (c simCluster) Preflight(context.Context, kamino.DrainOptions) ([]kamino.Doubt, error) {
+func (c simCluster) Preflight(context.Context, kamino.DrainOptions) ([]kamino.Warning, error) {
 	return nil, nil
 }
 

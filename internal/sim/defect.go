@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/sim/mutants"
 )
 
@@ -55,7 +56,7 @@ func Switch(d *Defect) error {
 
 // Tamper puts the defect that is switched on, if it is one of the ports, around those of an engine
 // that is about to be used by a process of its own.
-func Tamper(e *kamino.Engine) {
+func Tamper(e *engine.Engine) {
 	if switchedOn == nil || switchedOn.ports == nil {
 		return
 	}
@@ -64,7 +65,7 @@ func Tamper(e *kamino.Engine) {
 	prover, _ := e.Provider.(kamino.Prover)
 	examiner, _ := e.Cluster.(kamino.Examiner)
 	patcher, _ := e.Cluster.(kamino.Patcher)
-	holder, _ := e.Provider.(kamino.Holder)
+	holder, _ := e.Provider.(kamino.Standby)
 	provider := faultyProvider{e.Provider, prover, t}
 	if e.Provider = provider; holder != nil {
 		e.Provider = faultyHolder{provider, holder}

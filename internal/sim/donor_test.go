@@ -9,14 +9,16 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
 )
 
 // updateAsTold is an update by somebody who reads what a refusal says, and types
 // it where the named donor is to be taken whatever was there before.
 func (w *world) updateAsTold(o kamino.Options) *proc {
 	p := w.update(o)
-	var other *kamino.OtherDonorError
+	var other *engine.OtherDonorError
 	var refused *kamino.RefusedError
 	if errors.As(p.err, &refused) && refused.Refusals[0].Code == "pinned" {
 		o.AdoptModel = true
@@ -25,7 +27,7 @@ func (w *world) updateAsTold(o kamino.Options) *proc {
 	if errors.As(p.err, &refused) && refused.Refusals[0].Code == "pointer" { // a person excluded a version, too
 		back := &proc{}
 		w.spawn(back, func(ctx context.Context) {
-			_, back.err = back.engine().Rollback(ctx, kamino.RollbackOptions{Pool: poolA.Name(), To: lastSegment(w.pools[poolA].image)})
+			_, back.err = back.engine().Rollback(ctx, engine.RollbackOptions{Pool: poolA.Name(), To: lastSegment(w.pools[poolA].image)})
 		})
 		w.wait()
 		w.advance(w.now.Add(time.Minute))
@@ -39,8 +41,8 @@ func (w *world) updateAsTold(o kamino.Options) *proc {
 }
 
 // auto runs one auto-update to its end.
-func (w *world) auto(o kamino.AutoOptions, faults ...fault) (*proc, []kamino.PoolResult) {
-	var res []kamino.PoolResult
+func (w *world) auto(o kamino.AutoOptions, faults ...fault) (*proc, []engine.PoolResult) {
+	var res []engine.PoolResult
 	p := &proc{faults: faults}
 	w.spawn(p, func(ctx context.Context) { res, p.err = p.engine().AutoUpdate(ctx, o) })
 	w.wait()
@@ -127,7 +129,7 @@ func TestOtherDonorsVersion(t *testing.T) {
 		}
 		model := w.pools[poolA].image
 		p := w.update(options("a-2"))
-		var other *kamino.OtherDonorError
+		var other *engine.OtherDonorError
 		if !errors.As(p.err, &other) || other.BuiltFrom != "a-0" || other.Donor != "a-2" || !strings.Contains(kamino.Hint(p.err), "--again") {
 			t.Fatalf("finished %v: %v, hint %q; the result says donor %q", finished, p.err, kamino.Hint(p.err), p.result.Donor)
 		}
@@ -190,7 +192,7 @@ func TestAutoFinishesAnyVersion(t *testing.T) {
 }
 
 // rollback runs one rollback to its end.
-func (w *world) rollback(t *testing.T, o kamino.RollbackOptions, faults ...fault) (out kamino.Rollback, err error) {
+func (w *world) rollback(t *testing.T, o engine.RollbackOptions, faults ...fault) (out engine.Rollback, err error) {
 	t.Helper()
 	p := &proc{faults: faults}
 	w.spawn(p, func(ctx context.Context) { out, p.err = p.engine().Rollback(ctx, o) })
@@ -211,7 +213,7 @@ func TestInterruptedLeaves(t *testing.T) {
 		w := aged(1)
 		var left []string
 		p := w.startUpdate(&proc{faults: []fault{{kind: worlds.Interrupted, at: nth(t, sites, tt.step, tt.method, 1)}},
-			tune: func(e *kamino.Engine) { e.Holds = func(_ kamino.PoolID, what []string) { left = what } }}, options("a-0"))
+			tune: func(e *engine.Engine) { e.Holds = func(_ kamino.PoolID, what []string) { left = what } }}, options("a-0"))
 		w.wait()
 		if p.err == nil || strings.Contains(p.err.Error(), "context canceled") || !strings.Contains(p.err.Error(), "interrupted") {
 			t.Errorf("%s: %v", tt.step, p.err)
@@ -307,7 +309,7 @@ func TestPlannedProbe(t *testing.T) {
 		o := proving()
 		o.Proof.Probe, w.proofDenied = []byte("a Job"), denied
 		p := &proc{}
-		var plan *kamino.Plan
+		var plan *poolstate.Plan
 		w.spawn(p, func(ctx context.Context) { plan, p.err = p.engine().Plan(ctx, o) })
 		w.wait()
 		switch doubted := plan != nil && strings.Contains(strings.Join(plan.Doubts, "; "), "whether the probe would be admitted"); {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -99,7 +100,7 @@ func TestSuspendedUnknown(t *testing.T) {
 		}
 		listed := &proc{}
 		w.spawn(listed, func(ctx context.Context) {
-			listed.found, listed.err = listed.engine().Restore(ctx, kamino.RestoreOptions{DryRun: true})
+			listed.found, listed.err = listed.engine().Restore(ctx, engine.RestoreOptions{DryRun: true})
 		})
 		w.wait()
 		names := len(listed.found) == 1 && strings.Contains(listed.found[0].What, suspended)

@@ -7,22 +7,23 @@ import (
 	"testing"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // fitting is a provider that knows more of machines and images.
 type fitting struct {
 	simProvider
 	refusals []kamino.Refusal
-	doubts   []kamino.Doubt
+	doubts   []kamino.Warning
 	asked    *int
 }
 
-func (f fitting) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.Artifact) ([]kamino.Refusal, []kamino.Doubt, error) {
+func (f fitting) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.Artifact) ([]kamino.Refusal, []kamino.Warning, error) {
 	*f.asked++
 	return f.refusals, f.doubts, nil
 }
 
-func (f fitting) Preflight(context.Context) ([]kamino.Doubt, error) { return f.doubts, nil }
+func (f fitting) Preflight(context.Context) ([]kamino.Warning, error) { return f.doubts, nil }
 
 // TestFitRefusesBeforeAnythingIsTouched: what the provider knows to be in the way
 // of the image ends a run in validate, and another donor may be tried.
@@ -30,7 +31,7 @@ func TestFitRefusesBeforeAnythingIsTouched(t *testing.T) {
 	w := aged(1)
 	w.tracing = true
 	asked, p := 0, &proc{}
-	p.tune = func(e *kamino.Engine) {
+	p.tune = func(e *engine.Engine) {
 		e.Provider = fitting{simProvider{p}, []kamino.Refusal{{Code: "fit", Field: "diskControllerType", Value: "NVMe", Why: "w", Do: "d"}}, nil, &asked}
 	}
 	w.startUpdate(p, options("a-0"))
@@ -61,11 +62,11 @@ func TestDefinitionThatDoesNotFit(t *testing.T) {
 func TestDoubtsAreTold(t *testing.T) {
 	w := aged(1)
 	asked, p, told := 0, &proc{}, []kamino.Event{}
-	p.tune = func(e *kamino.Engine) {
-		e.Provider = fitting{simProvider{p}, nil, []kamino.Doubt{{Found: "locks are not known"}}, &asked}
+	p.tune = func(e *engine.Engine) {
+		e.Provider = fitting{simProvider{p}, nil, []kamino.Warning{{Found: "locks are not known"}}, &asked}
 		report := e.Report
 		e.Report = func(ev kamino.Event) {
-			if ev.Kind == kamino.Warned {
+			if ev.Kind == kamino.EventWarning {
 				told = append(told, ev)
 			}
 			if report != nil {

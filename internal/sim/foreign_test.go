@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -23,18 +24,18 @@ func packed(w *world, hidden bool) (*world, *simArtifact) {
 }
 
 // named proves a version by its name, as kamino promote --prove canary --accept-unsealed does.
-func named(version string) kamino.PromoteOptions {
+func named(version string) engine.PromoteOptions {
 	proof := proving().Proof
-	return kamino.PromoteOptions{Pool: "a", Version: version, Proof: &proof, AcceptUnsealed: true}
+	return engine.PromoteOptions{Pool: "a", Version: version, Proof: &proof, AcceptUnsealed: true}
 }
 
 // promoteProc is a process that promotes.
 type promoteProc struct {
 	*proc
-	back kamino.Rollback
+	back engine.Rollback
 }
 
-func (w *world) prove(o kamino.PromoteOptions, faults ...fault) *promoteProc {
+func (w *world) prove(o engine.PromoteOptions, faults ...fault) *promoteProc {
 	p := &promoteProc{proc: &proc{faults: faults, logging: true}}
 	w.spawn(p.proc, func(ctx context.Context) {
 		p.back, p.err = p.engine().PromoteVersion(ctx, o)
@@ -242,16 +243,16 @@ func TestForeignBad(t *testing.T) {
 // proof takes the place of what new nodes boot from already.
 func TestForeignRefused(t *testing.T) {
 	for name, c := range map[string]struct {
-		set  func(*world, *simArtifact, *kamino.PromoteOptions)
+		set  func(*world, *simArtifact, *engine.PromoteOptions)
 		want string
 	}{
-		"without a receipt":    {func(_ *world, _ *simArtifact, o *kamino.PromoteOptions) { o.AcceptUnsealed = false }, "--accept-unsealed"},
-		"without a name":       {func(_ *world, _ *simArtifact, o *kamino.PromoteOptions) { o.Version = "" }, "--version"},
-		"without a proof":      {func(_ *world, _ *simArtifact, o *kamino.PromoteOptions) { o.Proof.Mode = kamino.ProveNone }, "--prove canary"},
-		"withdrawn":            {func(_ *world, v *simArtifact, _ *kamino.PromoteOptions) { v.Tags[kamino.TagBad] = "slow" }, "kamino rollback"},
-		"older":                {func(w *world, _ *simArtifact, o *kamino.PromoteOptions) { o.Version = "2026.03.05" }, "kamino rollback"},
-		"paused":               {func(w *world, _ *simArtifact, _ *kamino.PromoteOptions) { w.paused = "incident" }, "kamino resume"},
-		"the next one already": {func(_ *world, v *simArtifact, _ *kamino.PromoteOptions) { v.Excluded = false }, "exclude this one"},
+		"without a receipt":    {func(_ *world, _ *simArtifact, o *engine.PromoteOptions) { o.AcceptUnsealed = false }, "--accept-unsealed"},
+		"without a name":       {func(_ *world, _ *simArtifact, o *engine.PromoteOptions) { o.Version = "" }, "--version"},
+		"without a proof":      {func(_ *world, _ *simArtifact, o *engine.PromoteOptions) { o.Proof.Mode = kamino.ProveNone }, "--prove canary"},
+		"withdrawn":            {func(_ *world, v *simArtifact, _ *engine.PromoteOptions) { v.Tags[kamino.TagBad] = "slow" }, "kamino rollback"},
+		"older":                {func(w *world, _ *simArtifact, o *engine.PromoteOptions) { o.Version = "2026.03.05" }, "kamino rollback"},
+		"paused":               {func(w *world, _ *simArtifact, _ *engine.PromoteOptions) { w.paused = "incident" }, "kamino resume"},
+		"the next one already": {func(_ *world, v *simArtifact, _ *engine.PromoteOptions) { v.Excluded = false }, "exclude this one"},
 	} {
 		w, v := packed(pointing(1), true)
 		o := named(v.Name)

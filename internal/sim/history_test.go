@@ -8,6 +8,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
 )
 
 // pastRuns is how many runs a ledger keeps.
@@ -55,7 +56,7 @@ func TestLiveAndDead(t *testing.T) {
 	if u == nil || !u.Alive || u.Silence > 20 || u.Heartbeat.IsZero() {
 		t.Errorf("a moment after its last heartbeat: %+v", u)
 	}
-	if plan := w.planPools(t, autoOptions()); plan.Action != kamino.DoNothing || !kamino.Has(plan.Held, "held") {
+	if plan := w.planPools(t, autoOptions()); plan.Action != poolstate.DoNothing || !kamino.Has(plan.Held, "held") {
 		t.Errorf("plan: %+v", plan)
 	}
 	// A run that lives writes its lease every 15 s, and may be taken over after 60.
@@ -63,12 +64,12 @@ func TestLiveAndDead(t *testing.T) {
 	if u := w.status(t).Unfinished; u == nil || u.Alive || u.Silence != 76 {
 		t.Errorf("76 s after its last heartbeat: %+v", u)
 	}
-	if plan := w.planPools(t, autoOptions()); plan.Action != kamino.DoFinish {
+	if plan := w.planPools(t, autoOptions()); plan.Action != poolstate.DoFinish {
 		t.Errorf("plan: %+v", plan)
 	}
 	// Whether it may be taken over is found out by watching, as before.
 	w = killed("Create snapshot", 1)
-	if p, res := w.auto(autoOptions()); p.err != nil || res[0].Action != kamino.DoFinish {
+	if p, res := w.auto(autoOptions()); p.err != nil || res[0].Action != poolstate.DoFinish {
 		t.Errorf("%+v, %v", res, p.err)
 	}
 	w.sound(t)

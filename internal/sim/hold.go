@@ -121,6 +121,6 @@ func (f factoryProvider) Release(ctx context.Context, pool kamino.Pool, id kamin
 }
 
 // Lost implements kamino.Holder.
-func (f factoryProvider) Lost(pool kamino.Pool, id kamino.InstanceID) kamino.Doubt {
-	return kamino.Doubt{Found: fmt.Sprintf("pool %s has one instance less: %s is gone", pool.Name, lastSegment(string(id))), Do: fmt.Sprintf("set its capacity to %d", pool.Capacity+1)}
+func (f factoryProvider) Lost(pool kamino.Pool, id kamino.InstanceID) kamino.Warning {
+	return kamino.Warning{Found: fmt.Sprintf("pool %s has one instance less: %s is gone", pool.Name, lastSegment(string(id))), Do: fmt.Sprintf("set its capacity to %d", pool.Capacity+1)}
 }

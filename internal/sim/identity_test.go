@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // addFormer makes pool a one that has the name of an earlier pool, of which a version is left:
@@ -26,23 +28,23 @@ func (w *world) addFormer(name string) *simArtifact {
 // image, is withdrawn, marked or deleted.
 func TestFormerPool(t *testing.T) {
 	for reference, begin := range byReference() {
-		for name, do := range map[string]func(*world, context.Context, *kamino.Engine) error{
-			"rollback": func(_ *world, ctx context.Context, e *kamino.Engine) error {
-				_, err := e.Rollback(ctx, kamino.RollbackOptions{Pool: "a", KeepCustomData: true})
+		for name, do := range map[string]func(*world, context.Context, *engine.Engine) error{
+			"rollback": func(_ *world, ctx context.Context, e *engine.Engine) error {
+				_, err := e.Rollback(ctx, engine.RollbackOptions{Pool: "a", KeepCustomData: true})
 				return err
 			},
-			"withdraw": func(w *world, ctx context.Context, e *kamino.Engine) error {
+			"withdraw": func(w *world, ctx context.Context, e *engine.Engine) error {
 				_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Version: "2026.03.09", Reason: "leaks a key"})
 				return err
 			},
-			"auto-update": func(w *world, ctx context.Context, e *kamino.Engine) error {
+			"auto-update": func(w *world, ctx context.Context, e *engine.Engine) error {
 				o := autoOptions()
 				o.History = 2
 				_, err := e.AutoUpdate(ctx, o)
 				return err
 			},
-			"restore": func(_ *world, ctx context.Context, e *kamino.Engine) error {
-				_, err := e.Restore(ctx, kamino.RestoreOptions{})
+			"restore": func(_ *world, ctx context.Context, e *engine.Engine) error {
+				_, err := e.Restore(ctx, engine.RestoreOptions{})
 				return err
 			},
 		} {
@@ -110,7 +112,7 @@ func TestSameMachines(t *testing.T) {
 						_, p.err = p.engine().WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Version: "2026.03.09", Reason: "bad"})
 						return
 					}
-					_, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"})
+					_, p.err = p.engine().Rollback(ctx, engine.RollbackOptions{Pool: "a"})
 				})
 				w.wait()
 				if v := w.inUse(t); p.err != nil || v.Name != "2026.03.01" {
@@ -128,7 +130,7 @@ func TestRollbackKeepsWhatPeopleAdded(t *testing.T) {
 	w.pools[poolA].exts = append(w.pools[poolA].exts, "scanner")
 	p := &proc{}
 	w.spawn(p, func(ctx context.Context) {
-		_, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a", To: kamino.ToOriginal, KeepCustomData: true, Secrets: kamino.Secrets{Protected: map[string]json.RawMessage{"cse": nil}}})
+		_, p.err = p.engine().Rollback(ctx, engine.RollbackOptions{Pool: "a", To: poolstate.ToOriginal, KeepCustomData: true, Secrets: kamino.Secrets{Protected: map[string]json.RawMessage{"cse": nil}}})
 	})
 	w.wait()
 	exts := slices.Sorted(slices.Values(w.pools[poolA].exts))
@@ -145,7 +147,7 @@ func TestLostInStandby(t *testing.T) {
 	capacity, said := w.pools[poolA].capacity, ""
 	p := &proc{}
 	p.tune = heard(func(ev kamino.Event) {
-		if ev.Kind == kamino.Warned {
+		if ev.Kind == kamino.EventWarning {
 			said += ev.Message + "\n"
 		}
 	})

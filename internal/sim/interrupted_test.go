@@ -35,7 +35,7 @@ func TestInterruptedFirstRun(t *testing.T) {
 			w.advance(w.now.Add(10 * time.Minute))
 			waited := ""
 			p := &proc{tune: heard(func(ev kamino.Event) {
-				if ev.Kind == kamino.StepWaiting && strings.Contains(ev.Message, "none is listed") {
+				if ev.Kind == kamino.EventWaiting && strings.Contains(ev.Message, "none is listed") {
 					waited = ev.Message
 				}
 			})}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // turning is a provider whose pool is refused from a step on, as when a person changes its upgrade
@@ -30,7 +31,7 @@ func (r turning) Pool(ctx context.Context, id kamino.PoolID) (kamino.Pool, error
 func TestLateRefusal(t *testing.T) {
 	w := aged(1)
 	p := &proc{}
-	p.tune = func(e *kamino.Engine) { e.Provider = turning{e.Provider.(simProvider), p, string(kamino.InModel)} }
+	p.tune = func(e *engine.Engine) { e.Provider = turning{e.Provider.(simProvider), p, string(kamino.StepModel)} }
 	w.startUpdate(p, options("a-0"))
 	w.wait()
 	var s *kamino.StepError

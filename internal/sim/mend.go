@@ -7,6 +7,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
 )
 
 // powers are what those have done who have more rights than Kamino; it lasts until somebody mends
@@ -211,7 +212,7 @@ func (w *world) repair() {
 
 // decide is a person who reads what a restore leaves to a decision, and wants every machine of the
 // pool to work. again says whether the restore is to be run again.
-func (w *world) decide(left []kamino.Left) (again bool) {
+func (w *world) decide(left []poolstate.Leftover) (again bool) {
 	for _, l := range left {
 		m, _ := w.donorOf(l.Node)
 		if m == nil || l.Done != "" || !strings.HasPrefix(l.Reason, "needs a decision: unless a person wants it so") {

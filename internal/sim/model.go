@@ -276,9 +276,9 @@ func (w *world) bootsFrom(p *simPool) string {
 }
 
 // Preflight finds nothing missing, and Fit nothing against a donor.
-func (s simProvider) Preflight(context.Context) ([]kamino.Doubt, error) { return nil, nil }
+func (s simProvider) Preflight(context.Context) ([]kamino.Warning, error) { return nil, nil }
 
-func (s simProvider) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.Artifact) ([]kamino.Refusal, []kamino.Doubt, error) {
+func (s simProvider) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.Artifact) ([]kamino.Refusal, []kamino.Warning, error) {
 	return nil, nil, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -25,12 +26,12 @@ func TestTagIsBelieved(t *testing.T) {
 			return "2026.03.09", p.err
 		},
 		"rollback": func(w *world, _ string) (string, error) {
-			_, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.01"})
+			_, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.01"})
 			return "2026.03.01", err
 		},
 		"promote": func(w *world, _ string) (string, error) {
 			w.waits("2026.03.10")
-			_, err := w.promote(kamino.PromoteOptions{Pool: "a"})
+			_, err := w.promote(engine.PromoteOptions{Pool: "a"})
 			return "2026.03.10", err
 		},
 		"auto-update": func(w *world, _ string) (string, error) {
@@ -99,7 +100,7 @@ func TestUnacceptedBootstrap(t *testing.T) {
 		t.Errorf("a night with --image-only ended %v, held %v", p.err, res[0].Held)
 	}
 	model := w.pools[poolA].model
-	back, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: v})
+	back, err := w.promote(engine.PromoteOptions{Pool: "a", Version: v})
 	w.advance(w.now.Add(time.Minute))
 	if err != nil || back.Offered || birth(w) != v || w.pools[poolA].model != model {
 		t.Errorf("promoted by its name: %v, %+v; the next instance boots from %s", err, back, birth(w))
@@ -107,7 +108,7 @@ func TestUnacceptedBootstrap(t *testing.T) {
 	w.sound(t)
 	w, v = begin()
 	w.version(v).Tags[kamino.TagProof] = "passed"
-	if _, err := w.promote(kamino.PromoteOptions{Pool: "a"}); err == nil || !strings.Contains(kamino.Hint(err), "--version "+v) || birth(w) == v {
+	if _, err := w.promote(engine.PromoteOptions{Pool: "a"}); err == nil || !strings.Contains(kamino.Hint(err), "--version "+v) || birth(w) == v {
 		t.Errorf("promoted without a name: %v", err)
 	}
 	w, v = begin()
@@ -129,7 +130,7 @@ func TestModelIsWrittenOnce(t *testing.T) {
 	for night := 0; night < 3 && p.err == nil; night++ {
 		w.advance(w.now.Add(24 * time.Hour))
 		w.pools[poolA].exts, w.pools[poolA].revision = []string{"monitor", "policy"}, w.next()
-		p = w.startUpdate(&proc{tune: func(e *kamino.Engine) {
+		p = w.startUpdate(&proc{tune: func(e *engine.Engine) {
 			report := e.Report
 			e.Report = func(ev kamino.Event) { report(ev); told += ev.Message + "; " }
 		}}, unset())
@@ -138,7 +139,7 @@ func TestModelIsWrittenOnce(t *testing.T) {
 	if wrote := w.pools[poolA].model - models; p.err != nil || wrote != 0 || strings.Count(told, "extensions that somebody added") != 3 {
 		t.Errorf("ended %v; the model was written %d times, and told was %q", p.err, wrote, told)
 	}
-	back, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"})
+	back, err := w.rollback(t, engine.RollbackOptions{Pool: "a"})
 	if wrote := w.pools[poolA].model - models; err != nil || wrote != 0 || len(back.ModelDiff) != 0 {
 		t.Errorf("a rollback ended %v; the model was written %d times", err, wrote)
 	}
@@ -262,7 +263,7 @@ func TestOwnedSeeds(t *testing.T) {
 			case 0:
 				w.update(unset(), died)
 			case 1:
-				_, _ = w.rollback(t, kamino.RollbackOptions{Pool: "a"}, fault{kind: died.kind, at: rng.IntN(40)})
+				_, _ = w.rollback(t, engine.RollbackOptions{Pool: "a"}, fault{kind: died.kind, at: rng.IntN(40)})
 			case 2:
 				w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "bad"}, fault{kind: died.kind, at: rng.IntN(40)})
 			case 3:

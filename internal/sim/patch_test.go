@@ -13,13 +13,16 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/selection"
 )
 
 // patchProc is a process that patches.
 type patchProc struct {
 	*proc
-	out kamino.PatchResult
+	out engine.PatchResult
 }
 
 func patchOptions() kamino.PatchOptions {
@@ -93,7 +96,7 @@ var patchStories = []struct {
 		if n := w.nodes["a-0"]; !n.Tainted(kamino.TaintPatchFailed) || n.Labels[kamino.LabelPatched] != "" || n.Annotations[kamino.AnnotationRun] != "" {
 			return fmt.Sprintf("%+v", n.Node)
 		}
-		if all := kamino.Select([]kamino.Node{w.nodes["a-0"].Node}, kamino.Rules{AnyPatch: true}, w.now); all[0].Rank != 0 {
+		if all := selection.Select([]kamino.Node{w.nodes["a-0"].Node}, kamino.Rules{AnyPatch: true}, w.now); all[0].Rank != 0 {
 			return "it may be a donor"
 		}
 		return w.over()
@@ -176,7 +179,7 @@ var patchStories = []struct {
 			if p.err != nil || len(p.out.Nodes) != 2 || p.out.Nodes[0].Node != "a-0" || p.out.Nodes[0].Blocked || p.out.Nodes[1].Signed == "" {
 				return fmt.Sprintf("%+v, %v", p.out, p.err)
 			}
-			if drains := func(s kamino.StepTime) bool { return s.Name == kamino.InDrain }; slices.ContainsFunc(p.out.Nodes[0].Steps, drains) || !slices.ContainsFunc(p.out.Nodes[1].Steps, drains) {
+			if drains := func(s kamino.StepTime) bool { return s.Name == kamino.StepDrain }; slices.ContainsFunc(p.out.Nodes[0].Steps, drains) || !slices.ContainsFunc(p.out.Nodes[1].Steps, drains) {
 				return fmt.Sprintf("%+v", p.out.Nodes)
 			}
 			if n := w.nodes["a-0"]; len(n.Taints) > 0 || n.Annotations[kamino.AnnotationRun] != "" {
@@ -531,7 +534,7 @@ func TestPatchPutBack(t *testing.T) {
 // TestPatchRebootedMeanwhile: a node that boots while a process which examined it is frozen is
 // examined again before it is signed. The audit knows which boot was looked at.
 func TestPatchRebootedMeanwhile(t *testing.T) {
-	patchRebooted(t, 5, []string{kamino.InExamine, kamino.InSign}, func(w *world) { w.Reboot("a-0") }, func(out kamino.PatchResult) bool {
+	patchRebooted(t, 5, []string{kamino.StepExamine, kamino.StepSign}, func(w *world) { w.Reboot("a-0") }, func(out engine.PatchResult) bool {
 		return len(out.Nodes) == 1 && out.Nodes[0].Signed != ""
 	})
 }
@@ -539,13 +542,13 @@ func TestPatchRebootedMeanwhile(t *testing.T) {
 // TestPatchRebootedUnchecked: a node that somebody restarts while it is checked keeps its pods, and
 // the next candidate is taken.
 func TestPatchRebootedUnchecked(t *testing.T) {
-	drained := func(s kamino.StepTime) bool { return s.Name == kamino.InDrain }
-	patchRebooted(t, 2, []string{kamino.InCheck}, func(w *world) {
+	drained := func(s kamino.StepTime) bool { return s.Name == kamino.StepDrain }
+	patchRebooted(t, 2, []string{kamino.StepCheck}, func(w *world) {
 		w.Reboot("a-0")
 		for _, pod := range w.patches {
 			pod.AgentPod = shown(worlds.End{ExitCode: 137})
 		}
-	}, func(out kamino.PatchResult) bool {
+	}, func(out engine.PatchResult) bool {
 		return len(out.Nodes) == 2 && !slices.ContainsFunc(out.Nodes[0].Steps, drained) &&
 			strings.Contains(out.Nodes[0].Error, "has booted since the run began") && out.Nodes[1].Signed != ""
 	})
@@ -553,7 +556,7 @@ func TestPatchRebootedUnchecked(t *testing.T) {
 
 // patchRebooted lets kured freeze a patch and act at each call of some steps, of which there are at
 // least so many.
-func patchRebooted(t *testing.T, least int, steps []string, happen func(*world), right func(kamino.PatchResult) bool) {
+func patchRebooted(t *testing.T, least int, steps []string, happen func(*world), right func(engine.PatchResult) bool) {
 	t.Helper()
 	w := aged(1)
 	p := w.startPatch(patchOptions())
@@ -578,24 +581,24 @@ func patchRebooted(t *testing.T, least int, steps []string, happen func(*world),
 
 // patchView is what operators see of pool a and node a-0.
 type patchView struct {
-	status kamino.PoolStatus
-	plan   kamino.PoolPlan
-	update *kamino.Plan
-	checks []kamino.Check
-	left   []kamino.Left
+	status poolstate.PoolStatus
+	plan   poolstate.PoolPlan
+	update *poolstate.Plan
+	checks []engine.Check
+	left   []poolstate.Leftover
 }
 
 func (w *world) patchView() (v patchView, err error) {
 	p := &proc{}
 	w.spawn(p, func(ctx context.Context) {
 		e, errs := p.engine(), make([]error, 5)
-		var status []kamino.PoolStatus
-		var plans []kamino.PoolPlan
+		var status []poolstate.PoolStatus
+		var plans []poolstate.PoolPlan
 		status, errs[0] = e.Status(ctx, nil, autoOptions().Rules.LastPatch)
 		plans, errs[1] = e.PlanPools(ctx, autoOptions())
 		v.update, errs[2] = e.Plan(ctx, options("a-0"))
 		v.checks, errs[3] = e.Doctor(ctx, autoOptions(), "")
-		v.left, errs[4] = e.Restore(ctx, kamino.RestoreOptions{DryRun: true})
+		v.left, errs[4] = e.Restore(ctx, engine.RestoreOptions{DryRun: true})
 		if p.err = errors.Join(errs...); p.err == nil {
 			v.status, v.plan = status[0], plans[0]
 		}
@@ -703,7 +706,7 @@ func (v patchView) since() string {
 func TestPlannedPatch(t *testing.T) {
 	w := aged(1)
 	w.patch("a-1", "2026-03-08T08:00:00Z")
-	plan := func() (out kamino.PatchResult, err error) {
+	plan := func() (out engine.PatchResult, err error) {
 		p := &proc{}
 		w.spawn(p, func(ctx context.Context) { out, p.err = p.engine().PlanPatch(ctx, patchOptions()) })
 		w.wait()
@@ -726,14 +729,14 @@ func TestPatchSaysNode(t *testing.T) {
 	o := patchOptions()
 	o.Pool, o.Donor = "", "a-0"
 	told := map[string]string{}
-	heardBy := func(what string) func(*kamino.Engine) {
+	heardBy := func(what string) func(*engine.Engine) {
 		return heard(func(ev kamino.Event) {
 			if text := strings.ReplaceAll(ev.Message, kamino.TaintBlock, ""); strings.Contains(text, "donor") {
 				told[ev.Step+": "+text] = what
 			}
 		})
 	}
-	play := func(w *world, what string, do func(context.Context, *kamino.Engine) error, faults ...fault) *proc {
+	play := func(w *world, what string, do func(context.Context, *engine.Engine) error, faults ...fault) *proc {
 		p := &proc{faults: faults, tune: heardBy(what)}
 		w.spawn(p, func(ctx context.Context) { p.err = do(ctx, p.engine()) })
 		w.wait()
@@ -742,12 +745,12 @@ func TestPatchSaysNode(t *testing.T) {
 		}
 		return p
 	}
-	patch := func(ctx context.Context, e *kamino.Engine) error { _, err := e.Patch(ctx, o); return err }
-	restore := func(ctx context.Context, e *kamino.Engine) error {
-		_, err := e.Restore(ctx, kamino.RestoreOptions{})
+	patch := func(ctx context.Context, e *engine.Engine) error { _, err := e.Patch(ctx, o); return err }
+	restore := func(ctx context.Context, e *engine.Engine) error {
+		_, err := e.Restore(ctx, engine.RestoreOptions{})
 		return err
 	}
-	for kind, after := range map[worlds.Fault]func(context.Context, *kamino.Engine) error{worlds.KillAfter: patch, worlds.Interrupted: restore, worlds.KillBefore: restore} {
+	for kind, after := range map[worlds.Fault]func(context.Context, *engine.Engine) error{worlds.KillAfter: patch, worlds.Interrupted: restore, worlds.KillBefore: restore} {
 		for at := 1; ; at++ {
 			w := aged(1)
 			what := fmt.Sprintf("%s at call %d", kind, at)

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
 )
 
 // made is a world in which a run has made version 2026.03.10 of a-0, and a-2 was
@@ -26,9 +28,9 @@ func made(t *testing.T) *world {
 	return w
 }
 
-func (w *world) status(t *testing.T) kamino.PoolStatus {
+func (w *world) status(t *testing.T) poolstate.PoolStatus {
 	t.Helper()
-	var out []kamino.PoolStatus
+	var out []poolstate.PoolStatus
 	p := &proc{}
 	w.spawn(p, func(ctx context.Context) {
 		out, p.err = p.engine().Status(ctx, nil, []kamino.Signal{kamino.KuredLastPatch})
@@ -40,9 +42,9 @@ func (w *world) status(t *testing.T) kamino.PoolStatus {
 	return out[0]
 }
 
-func (w *world) planPools(t *testing.T, o kamino.AutoOptions) kamino.PoolPlan {
+func (w *world) planPools(t *testing.T, o kamino.AutoOptions) poolstate.PoolPlan {
 	t.Helper()
-	var out []kamino.PoolPlan
+	var out []poolstate.PoolPlan
 	p := &proc{}
 	w.spawn(p, func(ctx context.Context) { out, p.err = p.engine().PlanPools(ctx, o) })
 	w.wait()
@@ -61,10 +63,10 @@ func TestPinned(t *testing.T) {
 			w.patch("a-2", "2026-03-01T08:00:00Z")
 		}
 		w.pin("2026.03.05")
-		if p, res := w.auto(autoOptions()); p.err != nil || !kamino.Has(res[0].Held, "pinned") || res[0].Action != kamino.DoNothing {
+		if p, res := w.auto(autoOptions()); p.err != nil || !kamino.Has(res[0].Held, "pinned") || res[0].Action != poolstate.DoNothing {
 			t.Errorf("auto-update: %+v, %v", res, p.err)
 		}
-		if plan := w.planPools(t, autoOptions()); !kamino.Has(plan.Held, "pinned") || plan.Action != kamino.DoNothing {
+		if plan := w.planPools(t, autoOptions()); !kamino.Has(plan.Held, "pinned") || plan.Action != poolstate.DoNothing {
 			t.Errorf("plan: %+v", plan)
 		}
 		if pin := w.status(t).Pinned; pin == nil || lastSegment(pin.Image) != "2026.03.05" || lastSegment(pin.Wrote) != "2026.03.10" {
@@ -132,7 +134,7 @@ func TestPinnedMeanwhile(t *testing.T) {
 	w.advance(w.now.Add(time.Hour))
 	w.pin("2026.03.05")
 	p, res := w.auto(autoOptions())
-	if p.err != nil || w.inUse(t).Name != "2026.03.05" || res[0].Action != kamino.DoFinish {
+	if p.err != nil || w.inUse(t).Name != "2026.03.05" || res[0].Action != poolstate.DoFinish {
 		t.Errorf("the model refers to %s: %+v, %v", w.inUse(t).Name, res, p.err)
 	}
 	w.sound(t)
@@ -154,10 +156,10 @@ func TestRollbackUnmarked(t *testing.T) {
 	for _, failure := range []error{errors.New("Global storage account type does not match"), kamino.ErrUnavailable, kamino.ErrForbidden} {
 		w := made(t)
 		w.patch("a-2", "2026-03-01T08:00:00Z")
-		var out kamino.Rollback
+		var out engine.Rollback
 		p := &proc{}
-		p.tune = func(e *kamino.Engine) { e.Provider = unmarkable{e.Provider.(simProvider), failure} }
-		w.spawn(p, func(ctx context.Context) { out, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"}) })
+		p.tune = func(e *engine.Engine) { e.Provider = unmarkable{e.Provider.(simProvider), failure} }
+		w.spawn(p, func(ctx context.Context) { out, p.err = p.engine().Rollback(ctx, engine.RollbackOptions{Pool: "a"}) })
 		w.wait()
 		if p.err != nil || w.inUse(t).Name != "2026.03.09" || len(out.Unmarked) != 1 || out.Unmarked[0].Version != "2026.03.10" {
 			t.Errorf("%v: the model refers to %s: %+v, %v", failure, w.inUse(t).Name, out, p.err)
@@ -168,11 +170,11 @@ func TestRollbackUnmarked(t *testing.T) {
 		if v := w.status(t).Versions[0]; v.Bad == "" {
 			t.Errorf("%v: status tells of %+v", failure, v)
 		}
-		out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"})
+		out, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.09"})
 		if v := w.version("2026.03.10"); err != nil || !out.Changed || v.Tags[kamino.TagBad] == "" || !v.Excluded || len(w.leases[poolA].Ledger.RolledBack) > 0 {
 			t.Errorf("%v: again: %+v %+v, %v", failure, out, v, err)
 		}
-		if out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"}); err != nil || out.Changed {
+		if out, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.09"}); err != nil || out.Changed {
 			t.Errorf("%v: once more: %+v, %v", failure, out, err)
 		}
 		w.sound(t)
@@ -184,7 +186,7 @@ func TestRollbackUnmarked(t *testing.T) {
 func TestRollbackKilled(t *testing.T) {
 	log := &proc{logging: true}
 	w := made(t)
-	w.spawn(log, func(ctx context.Context) { _, log.err = log.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"}) })
+	w.spawn(log, func(ctx context.Context) { _, log.err = log.engine().Rollback(ctx, engine.RollbackOptions{Pool: "a"}) })
 	w.wait()
 	for _, s := range log.log {
 		if s.step == "" {
@@ -202,14 +204,14 @@ func rollbackEnded(t *testing.T, f fault, s string) {
 	const target = "2026.03.09"
 	w := made(t)
 	w.patch("a-2", "2026-03-01T08:00:00Z")
-	_, _ = w.rollback(t, kamino.RollbackOptions{Pool: "a", To: target}, f)
+	_, _ = w.rollback(t, engine.RollbackOptions{Pool: "a", To: target}, f)
 	before := w.inUse(t).Name
 	w.advance(w.now.Add(5 * time.Minute))
 	// Where the write was announced and not sent, the auto-update may bring it to its end.
 	if p, _ := w.auto(autoOptions()); p.err != nil || w.inUse(t).Name != before && (f.kind != worlds.Interrupted || w.inUse(t).Name != target) {
 		t.Errorf("%v at %s: the model referred to %s, after an auto-update to %s: %v", f.kind, s, before, w.inUse(t).Name, p.err)
 	}
-	_, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: target})
+	_, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: target})
 	if v := w.version("2026.03.10"); err != nil || w.inUse(t).Name != target || v.Tags[kamino.TagBad] == "" {
 		t.Errorf("%v at %s, again: the model refers to %s, %+v: %v", f.kind, s, w.inUse(t).Name, v.Tags, err)
 	}
@@ -219,13 +221,13 @@ func rollbackEnded(t *testing.T, f fault, s string) {
 // TestRollbackToOriginalSettings: the settings that no provider shows are asked
 // for, extension by extension, and written whenever they are given.
 func TestRollbackToOriginalSettings(t *testing.T) {
-	to := func(settings map[string]json.RawMessage) kamino.RollbackOptions {
-		return kamino.RollbackOptions{Pool: "a", To: kamino.ToOriginal, Secrets: kamino.Secrets{CustomData: []byte("bootstrap"), Protected: settings}}
+	to := func(settings map[string]json.RawMessage) engine.RollbackOptions {
+		return engine.RollbackOptions{Pool: "a", To: poolstate.ToOriginal, Secrets: kamino.Secrets{CustomData: []byte("bootstrap"), Protected: settings}}
 	}
 	cse := map[string]json.RawMessage{"cse": json.RawMessage(`{"commandToExecute":"join"}`)}
 	w := made(t)
 	before := w.allWrites()
-	_, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: kamino.ToOriginal})
+	_, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: poolstate.ToOriginal})
 	if err == nil || !strings.Contains(err.Error(), "custom data") || !strings.Contains(err.Error(), "extension cse") ||
 		!strings.Contains(kamino.Hint(err), "--to original --custom-data FILE --protected-settings cse=FILE") || w.allWrites() != before {
 		t.Errorf("without anything: not all is asked for at once: %v, hint %q; %d writes", err, kamino.Hint(err), w.allWrites()-before)
@@ -272,8 +274,8 @@ func TestUnreplicated(t *testing.T) {
 	v := w.version("2026.03.09")
 	v.Ready, v.Failure = false, "not replicated to the pool's region"
 	p := &proc{}
-	p.tune = func(e *kamino.Engine) { e.Provider = hurried{e.Provider.(simProvider)} }
-	w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"}) })
+	p.tune = func(e *engine.Engine) { e.Provider = hurried{e.Provider.(simProvider)} }
+	w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, engine.RollbackOptions{Pool: "a"}) })
 	w.wait()
 	if p.err == nil || !strings.Contains(p.err.Error(), "not replicated") || w.inUse(t).Name != "2026.03.10" {
 		t.Errorf("rollback: %v, the model refers to %s", p.err, w.inUse(t).Name)
@@ -284,12 +286,12 @@ func TestUnreplicated(t *testing.T) {
 	v.Failure = ""
 	w.after(10*time.Minute, func() { v.Ready = true })
 	w.spawn(p, func(ctx context.Context) {
-		_, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a", DryRun: true})
+		_, p.err = p.engine().Rollback(ctx, engine.RollbackOptions{Pool: "a", DryRun: true})
 	})
 	if w.wait(); p.err != nil {
 		t.Errorf("dry run beside a change of the version: %v", p.err)
 	}
-	w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"}) })
+	w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, engine.RollbackOptions{Pool: "a"}) })
 	if w.wait(); p.err != nil || w.inUse(t).Name != "2026.03.09" {
 		t.Errorf("rollback beside a change of the version: %v, the model refers to %s", p.err, w.inUse(t).Name)
 	}
@@ -303,12 +305,12 @@ func TestUnreplicated(t *testing.T) {
 	v.Ready = false
 	w.after(10*time.Minute, func() { v.Ready = true })
 	w.DeleteSnapshot()
-	var res []kamino.PoolResult
+	var res []engine.PoolResult
 	p = &proc{}
-	p.tune = func(e *kamino.Engine) { e.Provider = hurried{e.Provider.(simProvider)} }
+	p.tune = func(e *engine.Engine) { e.Provider = hurried{e.Provider.(simProvider)} }
 	w.spawn(p, func(ctx context.Context) { res, p.err = p.engine().AutoUpdate(ctx, autoOptions()) })
 	w.wait()
-	if p.err != nil || res[0].Action != kamino.DoModel || w.inUse(t).Name != "2026.03.10" {
+	if p.err != nil || res[0].Action != poolstate.DoModel || w.inUse(t).Name != "2026.03.10" {
 		t.Errorf("auto-update: %+v, %v, the model refers to %s", res, p.err, w.inUse(t).Name)
 	}
 	w.sound(t)
@@ -342,7 +344,7 @@ func chosenAndForgotten() string {
 // nightLeaves plays a night that has to leave the image of the model, and say so.
 func (w *world) nightLeaves(o kamino.AutoOptions) string {
 	p := &proc{}
-	var res []kamino.PoolResult
+	var res []engine.PoolResult
 	w.spawn(p, func(ctx context.Context) { res, p.err = p.engine().AutoUpdate(ctx, o) })
 	w.wait()
 	return unless(p.err == nil && w.pools[poolA].image == baseLTS && kamino.Has(res[0].Held, "foreign-model"),

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestPlanOfAnEndedRun: whoever asks what the same command would do after its process was killed is
@@ -37,8 +39,8 @@ func TestPlanOfAnEndedRun(t *testing.T) {
 		t.Fatalf("killed, it left %+v", left)
 	}
 
-	var plan, other *kamino.Plan
-	var checks []kamino.Check
+	var plan, other *poolstate.Plan
+	var checks []engine.Check
 	look := &proc{}
 	w.spawn(look, func(ctx context.Context) {
 		e := look.engine()
@@ -62,7 +64,7 @@ func TestPlanOfAnEndedRun(t *testing.T) {
 	told := ""
 	for _, c := range checks {
 		text := fmt.Sprintf("%s %s: %s; %s\n", c.Name, c.State, c.Found, c.Do)
-		if told += text; c.State == kamino.CheckFailed || strings.Contains(text, "stale") {
+		if told += text; c.State == engine.CheckFailed || strings.Contains(text, "stale") {
 			t.Errorf("doctor: %s", text)
 		}
 	}
@@ -78,7 +80,7 @@ func TestPlanOfAnEndedRun(t *testing.T) {
 		t.Fatal(look.err)
 	}
 	for _, c := range checks {
-		if c.Name == "donor" && (c.State == kamino.CheckPassed) != strings.HasPrefix(c.Found, "taken by run") {
+		if c.Name == "donor" && (c.State == engine.CheckPassed) != strings.HasPrefix(c.Found, "taken by run") {
 			t.Errorf("doctor without the rights for a canary: %+v", c)
 		}
 	}

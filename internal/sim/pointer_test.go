@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/sweep"
 	"kamino.dev/kamino/internal/worlds"
 )
@@ -98,7 +99,7 @@ func killedUpdate(t *testing.T, w *world, o kamino.Options, f fault, s site) {
 // TestPointerRollback: a rollback moves the pointer in one step, however many versions lie between,
 // and writes no model; killed at each write the next instance boots from old or new.
 func TestPointerRollback(t *testing.T) {
-	undo := kamino.RollbackOptions{Pool: "a", To: "2026.03.01"}
+	undo := engine.RollbackOptions{Pool: "a", To: "2026.03.01"}
 	begin := func() *world {
 		w := pointing(1)
 		w.version("2026.03.01").Excluded = true
@@ -136,7 +137,7 @@ func TestPointerRollback(t *testing.T) {
 			w.sound(t)
 		}
 	}
-	forward := kamino.RollbackOptions{Pool: "a", To: "2026.03.09"}
+	forward := engine.RollbackOptions{Pool: "a", To: "2026.03.09"}
 	if _, err := w.rollback(t, forward); err != nil || !slices.Equal(w.turns(), append(want, "2026.03.09")) {
 		t.Errorf("going forward ended %v: %v", err, w.turns())
 	}
@@ -150,7 +151,7 @@ func (w *world) pass(t *testing.T) {
 	}
 	p := &proc{}
 	w.spawn(p, func(ctx context.Context) {
-		_, p.err = p.engine().Restore(ctx, kamino.RestoreOptions{Pools: []string{"a"}})
+		_, p.err = p.engine().Restore(ctx, engine.RestoreOptions{Pools: []string{"a"}})
 	})
 	w.wait()
 }
@@ -160,7 +161,7 @@ func TestPointerNeverStandsForNothing(t *testing.T) {
 	w := pointing(1)
 	p := &proc{logging: true}
 	w.spawn(p, func(ctx context.Context) {
-		_, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"})
+		_, p.err = p.engine().Rollback(ctx, engine.RollbackOptions{Pool: "a", To: "2026.03.05"})
 	})
 	w.wait()
 	at := nth(t, p.log, "mark", "Find image version", 1)
@@ -168,7 +169,7 @@ func TestPointerNeverStandsForNothing(t *testing.T) {
 	gone := &rival{Rival: worlds.Rival{Name: "the target is deleted"}, happen: func(w *world) {
 		delete(w.artifacts, artifactKey(poolA, kamino.Version, "2026.03.05"))
 	}}
-	_, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}, fault{kind: worlds.RivalActs, at: at, rival: gone})
+	_, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}, fault{kind: worlds.RivalActs, at: at, rival: gone})
 	if err == nil || !slices.Equal(w.turns(), []string{"2026.03.09"}) {
 		t.Errorf("ended %v; the next instance boots from %v", err, w.turns())
 	}
@@ -213,7 +214,7 @@ func TestPointerPins(t *testing.T) {
 		}
 	}
 	w, _ := made()
-	if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"}); err != nil {
+	if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	if p := w.update(pointerOptions()); p.err != nil {
@@ -430,7 +431,7 @@ func TestImageOnly(t *testing.T) {
 	if v := w.version(fresh); p.err != nil || v == nil || !v.Excluded || !p.result.Hidden || p.result.Owner != pool.owner || len(p.result.Extensions) != 1 {
 		t.Fatalf("the run ended %v, %+v; version %+v", p.err, p.result, v)
 	}
-	if back, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: fresh}); err != nil || w.version(fresh).Excluded || !back.Offered {
+	if back, err := w.promote(engine.PromoteOptions{Pool: "a", Version: fresh}); err != nil || w.version(fresh).Excluded || !back.Offered {
 		t.Fatalf("promoted by its name: %v, %+v; version %+v", err, back, w.version(fresh))
 	}
 	if pool.image != image || pool.revision != revision {
@@ -444,7 +445,7 @@ func TestImageOnly(t *testing.T) {
 	if p.err != nil || !slices.Equal(w.turns(), []string{"2026.03.09", fresh, next}) {
 		t.Errorf("an ordinary run ended %v; the next instance boots from %v", p.err, w.turns())
 	}
-	if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"}); err != nil || !slices.Equal(w.turns(), []string{"2026.03.09", fresh, next, fresh}) {
+	if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a"}); err != nil || !slices.Equal(w.turns(), []string{"2026.03.09", fresh, next, fresh}) {
 		t.Errorf("a rollback ended %v; the next instance boots from %v", err, w.turns())
 	}
 	if pool.revision != revision || len(pool.exts) != 1 {

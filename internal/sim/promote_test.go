@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestSwappedVersion: the version of today that was seen being built is another one when it is
@@ -83,7 +85,7 @@ func TestOriginalStays(t *testing.T) {
 		if l.Original == nil || savedImage(l.Original.Saved) != baseLTS || l.Former == nil || l.Former.Image != image {
 			t.Errorf("%s: original %+v, former %+v", name, l.Original, l.Former)
 		}
-		out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: kamino.ToOriginal, Secrets: kamino.Secrets{CustomData: []byte("bootstrap"),
+		out, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: poolstate.ToOriginal, Secrets: kamino.Secrets{CustomData: []byte("bootstrap"),
 			Protected: map[string]json.RawMessage{"cse": json.RawMessage(`{"commandToExecute":"join"}`)}}})
 		if p := w.pools[poolA]; err != nil || !slices.Contains(p.exts, "cse") || p.image != baseLTS {
 			t.Errorf("%s: rollback to the original ended %v, %+v: image %s, extensions %v", name, err, out, p.image, p.exts)
@@ -133,11 +135,11 @@ func TestDefaultRollbackNeedsAReceipt(t *testing.T) {
 	w := aged(1)
 	delete(w.version("2026.03.05").Tags, kamino.TagReceipt)
 	was := w.pools[poolA].image
-	_, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"})
+	_, err := w.rollback(t, engine.RollbackOptions{Pool: "a"})
 	if err == nil || !strings.Contains(kamino.Hint(err), "--to 2026.03.05") || w.pools[poolA].image != was {
 		t.Errorf("rollback ended %v (hint %q); the model refers to %s", err, kamino.Hint(err), w.pools[poolA].image)
 	}
-	if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil || w.inUse(t).Name != "2026.03.05" {
+	if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil || w.inUse(t).Name != "2026.03.05" {
 		t.Errorf("rollback to 2026.03.05 ended %v", err)
 	}
 }
@@ -158,12 +160,12 @@ func TestAgainBesideAFailedVersion(t *testing.T) {
 // TestPausedTakingBack: withdraw and rollback go on while the cluster is paused, however long the
 // pool is busy.
 func TestPausedTakingBack(t *testing.T) {
-	for verb, do := range map[string]func(context.Context, *kamino.Engine) error{
-		"rollback": func(ctx context.Context, e *kamino.Engine) error {
-			_, err := e.Rollback(ctx, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"})
+	for verb, do := range map[string]func(context.Context, *engine.Engine) error{
+		"rollback": func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.Rollback(ctx, engine.RollbackOptions{Pool: "a", To: "2026.03.05"})
 			return err
 		},
-		"withdraw": func(ctx context.Context, e *kamino.Engine) error {
+		"withdraw": func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Reason: "bad"})
 			return err
 		},
@@ -190,7 +192,7 @@ func TestPausedWithdrawal(t *testing.T) {
 		o.ImageReference = ""
 		fresh, was := kamino.VersionName(w.now), birth(w)
 		p := w.startUpdate(&proc{tune: heard(func(ev kamino.Event) {
-			if ev.Kind == kamino.Warned && strings.HasPrefix(ev.Message, "proof of version "+fresh+": fail: ") {
+			if ev.Kind == kamino.EventWarning && strings.HasPrefix(ev.Message, "proof of version "+fresh+": fail: ") {
 				w.paused = "an incident"
 			}
 		})}, o)
@@ -251,11 +253,11 @@ func TestPromotionsByHandPoint(t *testing.T) {
 				t.Fatalf("%s, night %d: the run ended %v, waiting %t", name, night, p.err, p.result.Waiting)
 			}
 			v := kamino.VersionName(w.now)
-			plan, err := w.promote(kamino.PromoteOptions{Pool: "a", DryRun: true})
+			plan, err := w.promote(engine.PromoteOptions{Pool: "a", DryRun: true})
 			if err != nil || (len(plan.ModelDiff) > 0) != (night == 0) {
 				t.Errorf("%s, night %d: a dry run of the promotion ended %v, with the difference %+v", name, night, err, plan.ModelDiff)
 			}
-			_, err = w.promote(kamino.PromoteOptions{Pool: "a"})
+			_, err = w.promote(engine.PromoteOptions{Pool: "a"})
 			w.advance(w.now.Add(time.Minute))
 			want = append(want, v)
 			if named := lastSegment(w.pools[poolA].image); err != nil || named != kamino.DefinitionName("a") || !slices.Equal(w.turns(), want) {
@@ -291,7 +293,7 @@ func TestPromotionByHandKilled(t *testing.T) {
 		play := func(w *world, faults ...fault) *proc {
 			p := &proc{logging: true, faults: faults}
 			w.spawn(p, func(ctx context.Context) {
-				_, p.err = p.engine().PromoteVersion(ctx, kamino.PromoteOptions{Pool: "a"})
+				_, p.err = p.engine().PromoteVersion(ctx, engine.PromoteOptions{Pool: "a"})
 			})
 			w.wait()
 			return p
@@ -325,19 +327,19 @@ func TestPromotionByHandKilled(t *testing.T) {
 // for another than the model names, or is tagged as unreliable, or somebody wants it so; a pool
 // that points goes by version again on request.
 func TestPromotionByHandByVersion(t *testing.T) {
-	for name, change := range map[string]func(w *world, o *kamino.PromoteOptions){
-		"latest is another one": func(w *world, _ *kamino.PromoteOptions) { w.version("2026.03.09").Excluded = true },
-		"the definition is tagged": func(w *world, _ *kamino.PromoteOptions) {
+	for name, change := range map[string]func(w *world, o *engine.PromoteOptions){
+		"latest is another one": func(w *world, _ *engine.PromoteOptions) { w.version("2026.03.09").Excluded = true },
+		"the definition is tagged": func(w *world, _ *engine.PromoteOptions) {
 			w.definition().Tags = map[string]string{kamino.TagPointer: "unreliable"}
 		},
-		"on request": func(_ *world, o *kamino.PromoteOptions) { o.ImageReference = kamino.ByVersion },
-		"on request, where it points": func(w *world, o *kamino.PromoteOptions) {
+		"on request": func(_ *world, o *engine.PromoteOptions) { o.ImageReference = kamino.ByVersion },
+		"on request, where it points": func(w *world, o *engine.PromoteOptions) {
 			o.ImageReference = kamino.ByVersion
 			*w = *pointing(1)
 			w.waits("2026.03.10")
 		},
 	} {
-		w, o := aged(1), kamino.PromoteOptions{Pool: "a"}
+		w, o := aged(1), engine.PromoteOptions{Pool: "a"}
 		w.artifacts[artifactKey(poolA, kamino.Definition, kamino.DefinitionName("a"))] = pointing(1).definition()
 		w.waits("2026.03.10")
 		change(w, &o)
@@ -356,14 +358,14 @@ func TestNamesWhatIsLost(t *testing.T) {
 	w := fresh(1)
 	for day, want := range []string{"warned written", "written"} {
 		var seen []string
-		p := &proc{tune: func(e *kamino.Engine) {
+		p := &proc{tune: func(e *engine.Engine) {
 			report := e.Report
 			e.Report = func(ev kamino.Event) {
 				report(ev)
 				switch {
-				case ev.Kind == kamino.Warned && strings.Contains(ev.Message, "save from your template: protected settings of cse"):
+				case ev.Kind == kamino.EventWarning && strings.Contains(ev.Message, "save from your template: protected settings of cse"):
 					seen = append(seen, "warned")
-				case ev.Step == kamino.InModel && ev.Kind == kamino.StepActed:
+				case ev.Step == kamino.StepModel && ev.Kind == kamino.EventActed:
 					seen = append(seen, "written")
 				}
 			}

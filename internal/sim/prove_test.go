@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/sweep"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
 )
 
 func proving() kamino.Options {
@@ -35,7 +37,7 @@ func TestProve(t *testing.T) {
 		w := world(1)
 		w.watchNext()
 		p := &proc{logging: true, tune: heard(func(ev kamino.Event) {
-			if ev.Kind == kamino.StepRetry {
+			if ev.Kind == kamino.EventRetry {
 				t.Errorf("by %s, undisturbed: %s: %s", by, ev.Step, ev.Message)
 			}
 		})}
@@ -95,7 +97,7 @@ func TestProveBad(t *testing.T) {
 		w.sick = sick
 		var found []string
 		p := &proc{tune: heard(func(ev kamino.Event) {
-			if _, what, ok := strings.Cut(ev.Message, "proof of version "+kamino.VersionName(w.now)+": fail: "); ok && ev.Kind == kamino.Warned {
+			if _, what, ok := strings.Cut(ev.Message, "proof of version "+kamino.VersionName(w.now)+": fail: "); ok && ev.Kind == kamino.EventWarning {
 				found = append(found, what)
 			}
 		})}
@@ -123,7 +125,7 @@ func TestProveBad(t *testing.T) {
 		if again := w.update(proving()); again.err == nil {
 			t.Errorf("%s: a withdrawn version is used again", sick)
 		}
-		if _, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: v.Name}); err == nil {
+		if _, err := w.promote(engine.PromoteOptions{Pool: "a", Version: v.Name}); err == nil {
 			t.Errorf("%s: a withdrawn version is promoted", sick)
 		}
 	}
@@ -138,17 +140,17 @@ func TestProveNextCandidate(t *testing.T) {
 		w.nodes[name].ReadySince = w.now.Add(-time.Hour)
 	}
 	w.sick = mute
-	cure := func(e *kamino.Engine) {
+	cure := func(e *engine.Engine) {
 		report := e.Report
 		e.Report = func(ev kamino.Event) {
-			if report(ev); ev.Step == "retire" && ev.Kind == kamino.StepDone {
+			if report(ev); ev.Step == "retire" && ev.Kind == kamino.EventDone {
 				w.sick = healthy
 			}
 		}
 	}
 	o := autoOptions()
 	o.Proof = proving().Proof
-	var res []kamino.PoolResult
+	var res []engine.PoolResult
 	p := &proc{tune: cure}
 	w.spawn(p, func(ctx context.Context) { res, p.err = p.engine().AutoUpdate(ctx, o) })
 	w.wait()
@@ -319,7 +321,7 @@ func TestPromoteByHand(t *testing.T) {
 		if again.err != nil || w.writes != before || !kamino.Has(res[0].Held, "promote") {
 			t.Errorf("%v, %d writes, %+v", again.err, w.writes-before, res)
 		}
-		if back, err := w.promote(kamino.PromoteOptions{Pool: "a"}); err != nil || back.To != fresh {
+		if back, err := w.promote(engine.PromoteOptions{Pool: "a"}); err != nil || back.To != fresh {
 			t.Errorf("%+v, %v", back, err)
 		}
 		if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", fresh}) {
@@ -378,11 +380,13 @@ func TestByHandUnproved(t *testing.T) {
 	fresh, was := kamino.VersionName(w.now), w.turns()
 	o := proving()
 	o.Proof.Mode, o.Proof.Promote = kamino.ProveNone, kamino.PromoteManual
-	var plan *kamino.Plan
+	var plan *poolstate.Plan
 	p := &proc{}
 	w.spawn(p, func(ctx context.Context) { plan, p.err = p.engine().Plan(ctx, o) })
 	w.wait()
-	if p.err != nil || plan.Nothing || !slices.ContainsFunc(plan.Steps, func(s kamino.PlannedStep) bool { return strings.HasSuffix(s.Would, "that a person is to promote it") }) {
+	if p.err != nil || plan.Nothing || !slices.ContainsFunc(plan.Steps, func(s poolstate.PlannedStep) bool {
+		return strings.HasSuffix(s.Would, "that a person is to promote it")
+	}) {
 		t.Errorf("a dry run: %+v, %v", plan, p.err)
 	}
 	for _, promote := range []kamino.PromoteMode{kamino.PromoteManual, kamino.PromoteAuto} {
@@ -466,10 +470,10 @@ func TestPromotePinned(t *testing.T) {
 		}
 		was := w.bootsFrom(w.pools[poolA])
 		var refused *kamino.RefusedError
-		if _, err := w.promote(kamino.PromoteOptions{Pool: "a"}); !errors.As(err, &refused) || refused.Refusals[0].Code != "pinned" || w.bootsFrom(w.pools[poolA]) != was {
+		if _, err := w.promote(engine.PromoteOptions{Pool: "a"}); !errors.As(err, &refused) || refused.Refusals[0].Code != "pinned" || w.bootsFrom(w.pools[poolA]) != was {
 			t.Errorf("%v; the next instance boots from %s", err, w.bootsFrom(w.pools[poolA]))
 		}
-		if _, err := w.promote(kamino.PromoteOptions{Pool: "a", AdoptModel: true}); err != nil || lastSegment(w.bootsFrom(w.pools[poolA])) != kamino.VersionName(w.now) {
+		if _, err := w.promote(engine.PromoteOptions{Pool: "a", AdoptModel: true}); err != nil || lastSegment(w.bootsFrom(w.pools[poolA])) != kamino.VersionName(w.now) {
 			t.Errorf("with --adopt-model: %v; the next instance boots from %s", err, w.bootsFrom(w.pools[poolA]))
 		}
 	}
@@ -483,13 +487,13 @@ func TestVerbs(t *testing.T) {
 	if p := w.update(o); p.err != nil {
 		t.Fatal(p.err)
 	}
-	if _, err := w.promote(kamino.PromoteOptions{Pool: "a"}); err != nil {
+	if _, err := w.promote(engine.PromoteOptions{Pool: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	if p := w.leases[poolA].Ledger.Past[0]; p.Verb != kamino.VerbPromote || p.Pointed != kamino.VersionName(w.now) {
 		t.Errorf("after a promotion: %+v", p)
 	}
-	if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"}); err != nil {
+	if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	if p := w.leases[poolA].Ledger.Past[0]; p.Verb != kamino.VerbRollback || p.Pointed != "2026.03.09" || p.Withdrawn != "" {
@@ -497,7 +501,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-func (w *world) promote(o kamino.PromoteOptions) (back kamino.Rollback, err error) {
+func (w *world) promote(o engine.PromoteOptions) (back engine.Rollback, err error) {
 	p := &proc{}
 	w.promotedByHand = true
 	w.spawn(p, func(ctx context.Context) { back, err = p.engine().PromoteVersion(ctx, o) })
@@ -508,7 +512,7 @@ func (w *world) promote(o kamino.PromoteOptions) (back kamino.Rollback, err erro
 // TestWithdrawByHand: what the pool boots from gives way to the good version before it, with the
 // reason; another one is only marked. Without a former one nothing is changed.
 func TestWithdrawByHand(t *testing.T) {
-	withdraw := func(w *world, o kamino.WithdrawOptions) (back kamino.Rollback, err error) {
+	withdraw := func(w *world, o kamino.WithdrawOptions) (back engine.Rollback, err error) {
 		p := &proc{}
 		w.spawn(p, func(ctx context.Context) { back, err = p.engine().WithdrawVersion(ctx, o) })
 		w.wait()
@@ -585,7 +589,7 @@ func TestPause(t *testing.T) {
 	if p := w.restore(); p.err != nil {
 		t.Error(p.err)
 	}
-	if _, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: "2026.03.09"}); err == nil {
+	if _, err := w.promote(engine.PromoteOptions{Pool: "a", Version: "2026.03.09"}); err == nil {
 		t.Error("promoted while the cluster is paused")
 	}
 }
@@ -594,10 +598,10 @@ func TestPause(t *testing.T) {
 func TestPausedBeforeLaunch(t *testing.T) {
 	w := aged(1)
 	p := w.startUpdate(&proc{tune: heard(func(ev kamino.Event) {
-		if ev.Step == "launch" && ev.Kind == kamino.StepStarted {
+		if ev.Step == "launch" && ev.Kind == kamino.EventStarted {
 			w.paused = "an incident"
 		}
-		if ev.Step == "launch" && ev.Kind == kamino.StepActed && strings.HasPrefix(ev.Message, "start canary") {
+		if ev.Step == "launch" && ev.Kind == kamino.EventActed && strings.HasPrefix(ev.Message, "start canary") {
 			t.Error("launched while the cluster is paused")
 		}
 	})}, proving())
@@ -659,13 +663,13 @@ func TestWatch(t *testing.T) {
 		}
 		var doubts []string
 		p := &proc{tune: heard(func(ev kamino.Event) {
-			if ev.Kind == kamino.Warned && strings.Contains(ev.Message, "cannot judge") {
+			if ev.Kind == kamino.EventWarning && strings.Contains(ev.Message, "cannot judge") {
 				doubts = append(doubts, ev.Message)
 			}
 		})}
 		w.spawn(p, func(ctx context.Context) {
-			runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: tt.version, Changed: true}}}
-			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: cmp.Or(tt.budget, 5*time.Minute)}})
+			runs := []engine.PoolResult{{Pool: poolA, Result: &engine.Result{Version: tt.version, Changed: true}}}
+			p.err = p.engine().Watch(ctx, runs, engine.Watching{For: time.Hour, Proof: kamino.Proving{Budget: cmp.Or(tt.budget, 5*time.Minute)}})
 		})
 		w.after(time.Minute, func() { w.grow(w.pools[poolA], 3+tt.late) })
 		if tt.happens != nil {
@@ -782,9 +786,9 @@ func TestProveAgainKilled(t *testing.T) {
 			p := &proc{}
 			p.tune = heard(func(ev kamino.Event) {
 				switch {
-				case ev.Step == "examine" && ev.Kind == kamino.StepWaiting && givesBack && w.probe != "":
+				case ev.Step == "examine" && ev.Kind == kamino.EventWaiting && givesBack && w.probe != "":
 					p.cancel()
-				case ev.Step == "examine" && ev.Kind == kamino.StepWaiting && w.probe != "", ev.Step == "retire" && ev.Kind == kamino.StepStarted && givesBack:
+				case ev.Step == "examine" && ev.Kind == kamino.EventWaiting && w.probe != "", ev.Step == "retire" && ev.Kind == kamino.EventStarted && givesBack:
 					p.dying = true
 				}
 			})
@@ -812,8 +816,8 @@ func TestProveAgainKilled(t *testing.T) {
 }
 
 // heard lets a process tell somebody else of its events, too.
-func heard(by func(kamino.Event)) func(*kamino.Engine) {
-	return func(e *kamino.Engine) {
+func heard(by func(kamino.Event)) func(*engine.Engine) {
+	return func(e *engine.Engine) {
 		report := e.Report
 		e.Report = func(ev kamino.Event) {
 			report(ev)
@@ -823,9 +827,9 @@ func heard(by func(kamino.Event)) func(*kamino.Engine) {
 }
 
 // examined does something when the examination begins.
-func examined(do func()) func(*kamino.Engine) {
+func examined(do func()) func(*engine.Engine) {
 	return heard(func(ev kamino.Event) {
-		if ev.Step == "examine" && ev.Kind == kamino.StepStarted {
+		if ev.Step == "examine" && ev.Kind == kamino.EventStarted {
 			do()
 		}
 	})

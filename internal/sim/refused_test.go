@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // commands are those that begin with giving back what earlier runs of pool a left.
@@ -23,7 +25,7 @@ var commands = map[string]func(ctx context.Context, p *proc) error{
 		return err
 	},
 	"rollback": func(ctx context.Context, p *proc) error {
-		_, err := p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"})
+		_, err := p.engine().Rollback(ctx, engine.RollbackOptions{Pool: "a", To: "2026.03.05"})
 		return err
 	},
 }
@@ -41,7 +43,7 @@ func givenBack(t *testing.T, name string, command func(context.Context, *proc) e
 		}
 		w.audit.person("a-0")
 		p := &proc{}
-		p.tune = func(e *kamino.Engine) { e.Provider = provider(e.Provider.(simProvider)) }
+		p.tune = func(e *engine.Engine) { e.Provider = provider(e.Provider.(simProvider)) }
 		w.spawn(p, func(ctx context.Context) { p.err = command(ctx, p) })
 		w.wait()
 		w.advance(w.now.Add(time.Hour))
@@ -56,7 +58,7 @@ func givenBack(t *testing.T, name string, command func(context.Context, *proc) e
 // has a lock.
 type rightless struct{ simProvider }
 
-func (rightless) Preflight(context.Context) ([]kamino.Doubt, error) {
+func (rightless) Preflight(context.Context) ([]kamino.Warning, error) {
 	return nil, fmt.Errorf("in resource group rg: %w: Microsoft.Compute/galleries/images/write", kamino.ErrForbidden)
 }
 
@@ -87,9 +89,9 @@ func TestUnlistedGivesBack(t *testing.T) {
 // TestRollbackGivesBack: a rollback that has nothing to write, or is refused, begins with giving
 // back too; a dry-run does not.
 func TestRollbackGivesBack(t *testing.T) {
-	for name, o := range map[string]kamino.RollbackOptions{
+	for name, o := range map[string]engine.RollbackOptions{
 		"nothing to change": {Pool: "a", To: "2026.03.09"},
-		"no custom data":    {Pool: "a", To: kamino.ToOriginal},
+		"no custom data":    {Pool: "a", To: poolstate.ToOriginal},
 		"no such version":   {Pool: "a", To: "2020.01.01"},
 	} {
 		command := func(ctx context.Context, p *proc) error { _, err := p.engine().Rollback(ctx, o); return err }
@@ -98,7 +100,7 @@ func TestRollbackGivesBack(t *testing.T) {
 	w := killed("Create snapshot", 1)
 	w.advance(w.now.Add(time.Hour))
 	before := w.allWrites()
-	if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05", DryRun: true}); err != nil || w.allWrites() != before {
+	if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05", DryRun: true}); err != nil || w.allWrites() != before {
 		t.Errorf("a dry-run makes %d writes: %v", w.allWrites()-before, err)
 	}
 }
@@ -106,24 +108,24 @@ func TestRollbackGivesBack(t *testing.T) {
 // TestTellsWhatItGaveBack: who moves what a pool boots from is told of the donor of an ended run,
 // which was given back before.
 func TestTellsWhatItGaveBack(t *testing.T) {
-	for name, do := range map[string]func(*world) (kamino.Rollback, error){
-		"promote": func(w *world) (kamino.Rollback, error) {
+	for name, do := range map[string]func(*world) (engine.Rollback, error){
+		"promote": func(w *world) (engine.Rollback, error) {
 			w.waits("2026.03.19")
-			return w.promote(kamino.PromoteOptions{Pool: "a"})
+			return w.promote(engine.PromoteOptions{Pool: "a"})
 		},
-		"withdraw": func(w *world) (kamino.Rollback, error) {
+		"withdraw": func(w *world) (engine.Rollback, error) {
 			out, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "bad"})
 			return out, p.err
 		},
-		"rollback": func(w *world) (kamino.Rollback, error) { return w.rollback(t, kamino.RollbackOptions{Pool: "a"}) },
-		"rollback to what is": func(w *world) (kamino.Rollback, error) {
-			return w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"})
+		"rollback": func(w *world) (engine.Rollback, error) { return w.rollback(t, engine.RollbackOptions{Pool: "a"}) },
+		"rollback to what is": func(w *world) (engine.Rollback, error) {
+			return w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.09"})
 		},
 	} {
 		w := killed("Create snapshot", 1)
 		w.advance(w.now.Add(time.Hour))
 		out, err := do(w)
-		if donor := func(l kamino.Left) bool { return l.Node == "a-0" && l.Run != "" && l.Done != "" }; err != nil || !slices.ContainsFunc(out.GivenBack, donor) {
+		if donor := func(l poolstate.Leftover) bool { return l.Node == "a-0" && l.Run != "" && l.Done != "" }; err != nil || !slices.ContainsFunc(out.GivenBack, donor) {
 			t.Errorf("%s: %v, given back %+v", name, err, out.GivenBack)
 		}
 	}
@@ -173,7 +175,7 @@ func TestMarkLiftsNothing(t *testing.T) {
 				n.Annotations[kamino.KuredPendingReboot.Annotation] = "2026-03-10T10:00:00Z"
 				o.PendingReboot = []kamino.Signal{kamino.KuredPendingReboot}
 			}
-			p.tune = func(e *kamino.Engine) { e.Provider = fitting{e.Provider.(simProvider), refusals, nil, &asked} }
+			p.tune = func(e *engine.Engine) { e.Provider = fitting{e.Provider.(simProvider), refusals, nil, &asked} }
 			w.startUpdate(p, o)
 			w.wait()
 			var refused *kamino.RefusedError
@@ -205,7 +207,7 @@ func TestForgedMarkOfAnotherPool(t *testing.T) {
 	o.Pools, o.MaxAway, o.MaxImageAge = []string{"a"}, 1, 24*time.Hour
 	begun := w.now
 	p, res := w.auto(o)
-	if p.err != nil || !slices.ContainsFunc(res, func(r kamino.PoolResult) bool { return r.Result != nil }) || w.now.Sub(begun) > 40*time.Minute {
+	if p.err != nil || !slices.ContainsFunc(res, func(r engine.PoolResult) bool { return r.Result != nil }) || w.now.Sub(begun) > 40*time.Minute {
 		t.Errorf("auto-update of pool a took %s: %v, %+v", w.now.Sub(begun), p.err, res)
 	}
 }
@@ -230,12 +232,12 @@ func TestOneBadLease(t *testing.T) {
 		w.advance(w.now.Add(time.Hour))
 		before := len(w.leases)
 		p := &proc{}
-		p.tune = func(e *kamino.Engine) { e.Cluster = badLease{e.Cluster, b} }
-		var status []kamino.PoolStatus
+		p.tune = func(e *engine.Engine) { e.Cluster = badLease{e.Cluster, b} }
+		var status []poolstate.PoolStatus
 		w.spawn(p, func(ctx context.Context) {
 			switch command {
 			case "restore":
-				_, p.err = p.engine().Restore(ctx, kamino.RestoreOptions{})
+				_, p.err = p.engine().Restore(ctx, engine.RestoreOptions{})
 			case "auto-update":
 				_, p.err = p.engine().AutoUpdate(ctx, crowded())
 			case "status":

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestHopelessDrain: one pod that only force would remove ends the run before any other pod is
@@ -53,7 +55,7 @@ func TestLocalVolume(t *testing.T) {
 		w.BindVolume("a-0")
 		o := options("a-0")
 		o.Force = force
-		var plan *kamino.Plan
+		var plan *poolstate.Plan
 		planned := &proc{}
 		w.spawn(planned, func(ctx context.Context) { plan, planned.err = planned.engine().Plan(ctx, o) })
 		if w.wait(); planned.err != nil || plan == nil || !slices.ContainsFunc(plan.Refusals, func(r kamino.Refusal) bool { return r.Code == kamino.CodeLocalVolume }) {
@@ -75,7 +77,7 @@ func TestPodComesBack(t *testing.T) {
 		for _, step := range []string{"rehearse", "drain", "seal"} {
 			w, o, began := aged(1), options("a-0"), time.Time{}
 			o.Force = force
-			p := &proc{tune: func(e *kamino.Engine) {
+			p := &proc{tune: func(e *engine.Engine) {
 				report := e.Report
 				e.Report = func(ev kamino.Event) {
 					report(ev)
@@ -101,7 +103,7 @@ func TestPodComesBack(t *testing.T) {
 func TestJobThatTolerates(t *testing.T) {
 	for step, ends := range map[string]bool{"rehearse": true, "drain": true, "seal": false} {
 		w, began := aged(1), time.Time{}
-		p := &proc{tune: func(e *kamino.Engine) {
+		p := &proc{tune: func(e *engine.Engine) {
 			report := e.Report
 			e.Report = func(ev kamino.Event) {
 				report(ev)
@@ -148,7 +150,7 @@ func TestRefusedByTheDozen(t *testing.T) {
 				}
 			}
 			w.advance(w.now.Add(time.Hour))
-			var plans []kamino.PoolPlan
+			var plans []poolstate.PoolPlan
 			planned := &proc{}
 			w.spawn(planned, func(ctx context.Context) { plans, planned.err = planned.engine().PlanPools(ctx, autoOptions()) })
 			w.wait()

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
 )
 
 // What the engine promises, told once more: a referee does not ask the player.
@@ -83,13 +85,13 @@ func TestBlindRestore(t *testing.T) {
 // TestPoolGone: a pool that is not found keeps its marks, until a person says that it was deleted
 // for good; one that is there is never given up.
 func TestPoolGone(t *testing.T) {
-	give := func(w *world, o kamino.RestoreOptions) *proc {
+	give := func(w *world, o engine.RestoreOptions) *proc {
 		p := &proc{}
 		w.spawn(p, func(ctx context.Context) { p.found, p.err = p.engine().Restore(ctx, o) })
 		w.wait()
 		return p
 	}
-	word := kamino.RestoreOptions{Pools: []string{"a"}, PoolIsGone: true}
+	word := engine.RestoreOptions{Pools: []string{"a"}, PoolIsGone: true}
 	w := killed("Create snapshot", 1)
 	w.advance(w.now.Add(time.Hour))
 	n, epoch := w.nodes["a-0"], w.leases[poolA].Epoch
@@ -98,7 +100,7 @@ func TestPoolGone(t *testing.T) {
 	}
 	clear(w.machines)
 	delete(w.pools, poolA)
-	p := give(w, kamino.RestoreOptions{})
+	p := give(w, engine.RestoreOptions{})
 	if n.Annotations[kamino.AnnotationRun] == "" || p.err == nil || !strings.Contains(kamino.Hint(p.err), "kamino restore --pool a --pool-is-gone") {
 		t.Errorf("restore of a pool that is not found: %v, hint %q, annotations %v", p.err, kamino.Hint(p.err), n.Annotations)
 	}
@@ -108,7 +110,7 @@ func TestPoolGone(t *testing.T) {
 	if n.Annotations[kamino.AnnotationRun] != "" || n.Tainted(kamino.TaintBlock) || w.leases[poolA].Holder != "" {
 		t.Errorf("the node has %v, %v; the lease is held by %q", n.Annotations, n.Taints, w.leases[poolA].Holder)
 	}
-	for _, o := range []kamino.RestoreOptions{{PoolIsGone: true}, {Pools: []string{"a", "b"}, PoolIsGone: true}, {Pools: []string{"nosuch"}}} {
+	for _, o := range []engine.RestoreOptions{{PoolIsGone: true}, {Pools: []string{"a", "b"}, PoolIsGone: true}, {Pools: []string{"nosuch"}}} {
 		if p := give(w, o); p.err == nil || kamino.Hint(p.err) == "" {
 			t.Errorf("%+v: %v", o, p.err)
 		}
@@ -247,7 +249,7 @@ func TestMarksWithoutLease(t *testing.T) {
 	l.Holder, l.Process, l.Record = "", "", kamino.Record{}
 	w.leases[poolA] = l
 	p := &proc{}
-	var status []kamino.PoolStatus
+	var status []poolstate.PoolStatus
 	w.spawn(p, func(ctx context.Context) { status, p.err = p.engine().Status(ctx, nil, nil) })
 	w.wait()
 	if p.err != nil || len(status) != 1 || status[0].Unfinished == nil || status[0].Unfinished.Donor != "a-0" {
@@ -305,7 +307,7 @@ func (s locked) Delete(ctx context.Context, pool kamino.Pool, a kamino.Artifact)
 func TestLockedGroup(t *testing.T) {
 	w := aged(1)
 	p := &proc{}
-	p.tune = func(e *kamino.Engine) { e.Provider = locked{simProvider{p}} }
+	p.tune = func(e *engine.Engine) { e.Provider = locked{simProvider{p}} }
 	w.startUpdate(p, options("a-0"))
 	w.wait()
 	if p.err != nil || !strings.HasSuffix(w.pools[poolA].image, kamino.VersionName(w.now)) || w.leases[poolA].Holder != "" {
@@ -338,7 +340,7 @@ func TestPruneUntilAcknowledged(t *testing.T) {
 	for range 5 {
 		asked = map[string]int{}
 		p := &proc{}
-		p.tune = func(e *kamino.Engine) { e.Provider = halfway{simProvider{p}, asked} }
+		p.tune = func(e *engine.Engine) { e.Provider = halfway{simProvider{p}, asked} }
 		w.startUpdate(p, options("a-0"))
 		w.wait()
 		if p.err != nil || len(p.result.Pruned) != len(asked) {
@@ -551,7 +553,7 @@ func TestDonorIsBack(t *testing.T) {
 	w.advance(w.now.Add(time.Hour))
 	p := &proc{}
 	told := 0
-	p.tune = func(e *kamino.Engine) {
+	p.tune = func(e *engine.Engine) {
 		e.DonorBack = func(pool kamino.PoolID) {
 			told++
 			if n := w.nodes["a-2"]; pool != poolA || w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))] == nil || n.Annotations[kamino.AnnotationRun] != "" {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -17,7 +18,7 @@ import (
 func (w *world) list() *proc {
 	p := &proc{}
 	w.spawn(p, func(ctx context.Context) {
-		p.found, p.err = p.engine().Restore(ctx, kamino.RestoreOptions{DryRun: true})
+		p.found, p.err = p.engine().Restore(ctx, engine.RestoreOptions{DryRun: true})
 	})
 	w.wait()
 	return p
@@ -139,7 +140,7 @@ func TestRestoreLive(t *testing.T) {
 	late.happen = func(w *world) {
 		second = w.startRestore(&proc{name: "second"})
 		w.spawn(listed, func(ctx context.Context) {
-			listed.found, listed.err = listed.engine().Restore(ctx, kamino.RestoreOptions{DryRun: true})
+			listed.found, listed.err = listed.engine().Restore(ctx, engine.RestoreOptions{DryRun: true})
 		})
 	}
 	first := w.update(options("a-0"), fault{kind: worlds.RivalActs, at: 60, rival: late})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -16,7 +17,7 @@ func TestRollbackThenStay(t *testing.T) {
 	for reference, begin := range byReference() {
 		log := &proc{logging: true}
 		w := begin(1)
-		if err := tryRollback(w, log, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+		if err := tryRollback(w, log, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range log.log {
@@ -24,12 +25,12 @@ func TestRollbackThenStay(t *testing.T) {
 				w := begin(1)
 				was := birth(w)
 				p := &proc{faults: []fault{{kind: kind, at: s.at}}}
-				err := tryRollback(w, p, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"})
+				err := tryRollback(w, p, engine.RollbackOptions{Pool: "a", To: "2026.03.05"})
 				if birth(w) != was {
 					continue
 				}
 				w.advance(w.now.Add(10 * time.Minute))
-				out, err2 := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: was})
+				out, err2 := w.rollback(t, engine.RollbackOptions{Pool: "a", To: was})
 				if err2 != nil {
 					t.Logf("%s, %s at %s: %v, then %v", reference, kind, s, err, err2)
 					continue
@@ -45,7 +46,7 @@ func TestRollbackThenStay(t *testing.T) {
 	}
 }
 
-func tryRollback(w *world, p *proc, o kamino.RollbackOptions) error {
+func tryRollback(w *world, p *proc, o engine.RollbackOptions) error {
 	w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, o) })
 	w.wait()
 	return p.err
@@ -62,7 +63,7 @@ func TestRollbackFailedDistrusts(t *testing.T) {
 			w.wait()
 			return w
 		}
-		back, log, tried := kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}, &proc{logging: true}, 0
+		back, log, tried := engine.RollbackOptions{Pool: "a", To: "2026.03.05"}, &proc{logging: true}, 0
 		_ = tryRollback(ended(), log, back)
 		for _, s := range log.log {
 			if s.step == "mark" && s.call.write || s.step == "model" && s.call.method == "Promote" {
@@ -89,7 +90,7 @@ func TestRollbackFailedDistrusts(t *testing.T) {
 // forward to it.
 func TestRollbackNamedAgain(t *testing.T) {
 	for reference, begin := range byReference() {
-		w, back := begin(1), kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}
+		w, back := begin(1), engine.RollbackOptions{Pool: "a", To: "2026.03.05"}
 		if _, err := w.rollback(t, back); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +101,7 @@ func TestRollbackNamedAgain(t *testing.T) {
 		}
 		for _, excluded := range []bool{true, false} {
 			v.State, v.Ready, v.Excluded = kamino.Succeeded, true, excluded
-			out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.10"})
+			out, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.10"})
 			if left := w.leases[poolA].Ledger.RolledBack; err != nil || len(left) > 0 || birth(w) != "2026.03.10" {
 				t.Errorf("%s, excluded %v: %+v, %v; the ledger distrusts %v, nodes boot from %s", reference, excluded, out, err, left, birth(w))
 			}
@@ -130,7 +131,7 @@ func TestRollbackAfterWithdrawal(t *testing.T) {
 		if p.err != nil {
 			t.Fatal(p.err)
 		}
-		if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+		if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {

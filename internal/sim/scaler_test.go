@@ -75,7 +75,7 @@ func TestCachedScaler(t *testing.T) {
 	if p.err != nil || s.began > 1 || w.pools[poolA].capacity > was+1 {
 		t.Errorf("it ended %v; launched %d, capacity %d of %d", p.err, s.began, w.pools[poolA].capacity, was)
 	}
-	if i := slices.IndexFunc(p.result.Steps, func(s kamino.StepTime) bool { return s.Name == kamino.InRelease }); i < 0 || p.result.Steps[i].Seconds > 60 {
+	if i := slices.IndexFunc(p.result.Steps, func(s kamino.StepTime) bool { return s.Name == kamino.StepRelease }); i < 0 || p.result.Steps[i].Seconds > 60 {
 		t.Errorf("the donor was put back in service after %v", p.result.Steps)
 	}
 	w.advance(w.now.Add(time.Hour))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // sharing is a provider whose pool boots from what another pool boots from too.
@@ -24,22 +25,22 @@ func TestShared(t *testing.T) {
 		name    string
 		refused bool
 		want    string // what new nodes boot from
-		do      func(context.Context, *kamino.Engine) error
+		do      func(context.Context, *engine.Engine) error
 	}{
-		{"update", true, "2026.03.09", func(ctx context.Context, e *kamino.Engine) error {
+		{"update", true, "2026.03.09", func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.Update(ctx, options("a-0"))
 			return err
 		}},
-		{"promote", true, "2026.03.09", func(ctx context.Context, e *kamino.Engine) error {
-			_, err := e.PromoteVersion(ctx, kamino.PromoteOptions{Pool: "a", Version: "2026.03.19"})
+		{"promote", true, "2026.03.09", func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.PromoteVersion(ctx, engine.PromoteOptions{Pool: "a", Version: "2026.03.19"})
 			return err
 		}},
-		{"withdraw", false, "2026.03.05", func(ctx context.Context, e *kamino.Engine) error {
+		{"withdraw", false, "2026.03.05", func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Reason: "leaks a key"})
 			return err
 		}},
-		{"rollback", false, "2026.03.05", func(ctx context.Context, e *kamino.Engine) error {
-			_, err := e.Rollback(ctx, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"})
+		{"rollback", false, "2026.03.05", func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.Rollback(ctx, engine.RollbackOptions{Pool: "a", To: "2026.03.05"})
 			return err
 		}},
 	} {
@@ -47,7 +48,7 @@ func TestShared(t *testing.T) {
 			t.Run(tt.name+" "+reference, func(t *testing.T) {
 				w, p := begin(1), &proc{}
 				w.waits("2026.03.19")
-				p.tune = func(e *kamino.Engine) { e.Provider = sharing{e.Provider.(simProvider)} }
+				p.tune = func(e *engine.Engine) { e.Provider = sharing{e.Provider.(simProvider)} }
 				w.spawn(p, func(ctx context.Context) { p.err = tt.do(ctx, p.engine()) })
 				w.wait()
 				refused := (*kamino.RefusedError)(nil)

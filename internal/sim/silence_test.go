@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -39,7 +40,7 @@ func TestPausedWhileThrottled(t *testing.T) {
 func TestEndedWhileThrottled(t *testing.T) {
 	sites, _ := golden(t, aged)
 	for _, s := range sites {
-		if s.step != kamino.InStart || s.call.method != "SetPower on" {
+		if s.step != kamino.StepStart || s.call.method != "SetPower on" {
 			continue
 		}
 		w := aged(1)
@@ -78,7 +79,7 @@ func (s silent) SetPower(ctx context.Context, id kamino.InstanceID, want kamino.
 func TestSilentForADay(t *testing.T) {
 	w, starts := aged(1), 0
 	p := &proc{}
-	p.tune = func(e *kamino.Engine) {
+	p.tune = func(e *engine.Engine) {
 		if sim, ok := e.Provider.(simProvider); ok {
 			e.Provider = silent{sim, &starts}
 		}

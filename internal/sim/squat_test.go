@@ -52,7 +52,7 @@ func TestSquatProbe(t *testing.T) {
 	o.Proof.Probe = []byte("a Job")
 	p := &proc{}
 	p.tune = heard(func(ev kamino.Event) {
-		if w.probe == "" && ev.Kind == kamino.StepStarted && ev.Step == "launch" {
+		if w.probe == "" && ev.Kind == kamino.EventStarted && ev.Step == "launch" {
 			w.Squat()
 		}
 	})

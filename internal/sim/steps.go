@@ -14,9 +14,9 @@ func (p *proc) watch(ev kamino.Event) {
 	}
 	a := &p.w.audit
 	switch ev.Kind {
-	case kamino.StepStarted:
+	case kamino.EventStarted:
 		a.judge.StepBegun(a.picture(&a.is), who, ev.Step, ev.Run)
-	case kamino.StepDone:
+	case kamino.EventDone:
 		if p.w.vanishing() {
 			return // the world showed nothing
 		}

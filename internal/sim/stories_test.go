@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -18,7 +19,7 @@ var stories = []struct {
 }{
 	{"a donor whose disk does not fit its pool", func() string {
 		w, asked, p := aged(1), 0, &proc{}
-		p.tune = func(e *kamino.Engine) {
+		p.tune = func(e *engine.Engine) {
 			e.Provider = fitting{simProvider{p}, []kamino.Refusal{{Code: "fit", Field: "diskControllerType", Value: "NVMe", Why: "w", Do: "d"}}, nil, &asked}
 		}
 		w.startUpdate(p, options("a-0"))
@@ -74,7 +75,7 @@ var stories = []struct {
 		w := pointing(1)
 		for range 2 {
 			p := &proc{}
-			w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"}) })
+			w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, engine.RollbackOptions{Pool: "a"}) })
 			if w.wait(); p.err != nil {
 				return p.err.Error()
 			}
@@ -94,7 +95,7 @@ var stories = []struct {
 		w.between(func() {
 			v.Artifact = v.Offered()
 			w.pools[poolA].image, w.pools[poolA].revision = v.ID, w.next()
-		}, func(ctx context.Context, e *kamino.Engine) error {
+		}, func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Version: v.Name, Reason: "bad"})
 			return err
 		})
@@ -103,8 +104,8 @@ var stories = []struct {
 	{"a pause while a version is promoted by hand", func() string {
 		w := aged(1)
 		w.waits("2026.03.19")
-		p := w.between(func() { w.paused = "an incident" }, func(ctx context.Context, e *kamino.Engine) error {
-			_, err := e.PromoteVersion(ctx, kamino.PromoteOptions{Pool: "a"})
+		p := w.between(func() { w.paused = "an incident" }, func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.PromoteVersion(ctx, engine.PromoteOptions{Pool: "a"})
 			return err
 		})
 		return unless(p.err != nil && birth(w) == "2026.03.09", "it ended %v; nodes boot from %s", p.err, birth(w))
@@ -133,7 +134,7 @@ var stories = []struct {
 		o := options("a-0")
 		o.Today = kamino.TodayAgain
 		p := w.startUpdate(&proc{tune: heard(func(ev kamino.Event) {
-			if ev.Step == "version" && ev.Kind == kamino.StepStarted {
+			if ev.Step == "version" && ev.Kind == kamino.EventStarted {
 				v.hidden = w.now.Add(2 * time.Minute)
 			}
 		})}, o)
@@ -157,7 +158,7 @@ var stories = []struct {
 			return p.err.Error()
 		}
 		p := &proc{}
-		w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"}) })
+		w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, engine.RollbackOptions{Pool: "a"}) })
 		w.wait()
 		back := w.pools[poolA].image
 		w.advance(w.now.Add(time.Hour))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -98,7 +99,7 @@ func TestInventoryBesideSettling(t *testing.T) {
 		}
 		at = append(at, when)
 	}
-	if asked, drained := at[1].Sub(at[0]), at[2].Sub(at[1]); asked != surveyTime || drained < 0 || drained > 2*kamino.LongestPoll {
+	if asked, drained := at[1].Sub(at[0]), at[2].Sub(at[1]); asked != surveyTime || drained < 0 || drained > 2*engine.LongestPoll {
 		t.Errorf("the inventory took %s, and the drain began %s later", asked, drained)
 	}
 }

@@ -130,12 +130,12 @@ func (p faultyProvider) SetCapacity(ctx context.Context, pool kamino.Pool, insta
 	return p.t.err(p.Provider.SetCapacity(ctx, pool, instances))
 }
 
-func (p faultyProvider) Preflight(ctx context.Context) ([]kamino.Doubt, error) {
+func (p faultyProvider) Preflight(ctx context.Context) ([]kamino.Warning, error) {
 	doubts, err := p.Provider.Preflight(ctx)
 	return doubts, p.t.err(err)
 }
 
-func (p faultyProvider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, definition *kamino.Artifact) ([]kamino.Refusal, []kamino.Doubt, error) {
+func (p faultyProvider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, definition *kamino.Artifact) ([]kamino.Refusal, []kamino.Warning, error) {
 	if p.t.fits {
 		return nil, nil, nil
 	}
@@ -154,11 +154,11 @@ func (p faultyProvider) Withdraw(ctx context.Context, pool kamino.Pool, version 
 // faultyHolder is faultyProvider where the pools replace what is off.
 type faultyHolder struct {
 	faultyProvider
-	kamino.Holder
+	kamino.Standby
 }
 
 func (p faultyHolder) Holding(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) (kamino.Holding, error) {
-	how, err := p.Holder.Holding(ctx, pool, id)
+	how, err := p.Standby.Holding(ctx, pool, id)
 	do(p.t.holding, &how)
 	if p.t.asked && how == kamino.InService {
 		how = kamino.Held
@@ -171,12 +171,12 @@ func (p faultyHolder) Hold(ctx context.Context, pool kamino.Pool, id kamino.Inst
 		p.t.asked = true
 		return nil
 	}
-	return p.t.err(p.Holder.Hold(ctx, pool, id))
+	return p.t.err(p.Standby.Hold(ctx, pool, id))
 }
 
 func (p faultyHolder) Release(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) error {
 	p.t.asked = false
-	return p.t.err(p.Holder.Release(ctx, pool, id))
+	return p.t.err(p.Standby.Release(ctx, pool, id))
 }
 
 type faultyCluster struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -21,7 +22,7 @@ func TestFailedProofTold(t *testing.T) {
 		"the same update": func(w *world, o kamino.Options) { w.update(o) },
 		"another update":  func(w *world, o kamino.Options) { o.Donor = "a-1"; w.update(o) },
 		"a rollback": func(w *world, _ kamino.Options) {
-			_, _ = w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"})
+			_, _ = w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"})
 		},
 	} {
 		o := proving()

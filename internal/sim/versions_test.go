@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestAgain: a second image of a day, after the first was rolled back; the
@@ -17,7 +19,7 @@ func TestAgain(t *testing.T) {
 	if p := w.update(options("a-0")); p.err != nil {
 		t.Fatal(p.err)
 	}
-	if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"}); err != nil {
+	if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	p := w.update(options("a-2"))
@@ -142,7 +144,7 @@ func TestAutoAgain(t *testing.T) {
 	if v := w.inUse(t); p.err != nil || v.Name != "2026.03.1001" || v.Tags[kamino.TagBuiltFrom] != "a-2" {
 		t.Errorf("the model refers to %s: %v", v.Name, p.err)
 	}
-	if p, res = w.auto(o); p.err != nil || res[0].Action != kamino.DoNothing {
+	if p, res = w.auto(o); p.err != nil || res[0].Action != poolstate.DoNothing {
 		t.Errorf("with nothing patched since: %+v, %v", res, p.err)
 	}
 	w.sound(t)
@@ -232,7 +234,7 @@ func TestMadeElsewhere(t *testing.T) {
 			w := packed(later)
 			was := birth(w)
 			for _, version := range []string{v.Name, ""} {
-				if _, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: version}); err == nil || birth(w) != was {
+				if _, err := w.promote(engine.PromoteOptions{Pool: "a", Version: version}); err == nil || birth(w) != was {
 					t.Errorf("%s, %s: promote %q ended %v; nodes boot from %s", name, reference, version, err, birth(w))
 				}
 			}
@@ -252,7 +254,7 @@ func TestMadeElsewhere(t *testing.T) {
 			if p := w.update(options("a-0")); p.err == nil || birth(w) != was {
 				t.Errorf("%s, %s: a run of the same day ended %v; nodes boot from %s", name, reference, p.err, birth(w))
 			}
-			if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: v.Name}); err != nil || birth(w) != v.Name {
+			if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: v.Name}); err != nil || birth(w) != v.Name {
 				t.Errorf("%s, %s: a rollback to it ended %v; nodes boot from %s", name, reference, err, birth(w))
 			}
 		}

@@ -16,8 +16,10 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/sweep"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
 )
 
 // A walk is drawn from its seed: a world, one to three processes that faults
@@ -28,7 +30,7 @@ type walk struct {
 	rng   *rand.Rand
 	notes []string // what was drawn, for people
 	skew  bool
-	tune  func(*kamino.Engine)
+	tune  func(*engine.Engine)
 	// proof is what all versions of the walk go through, and sick whether the clones of the first
 	// life are.
 	proof kamino.Proving
@@ -243,8 +245,8 @@ func (k *walk) rollBack() {
 	}
 	p := &proc{}
 	w.spawn(p, func(ctx context.Context) {
-		_, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{
-			Pool: poolA.Name(), To: kamino.ToOriginal, Secrets: kamino.Secrets{CustomData: []byte("bootstrap"),
+		_, p.err = p.engine().Rollback(ctx, engine.RollbackOptions{
+			Pool: poolA.Name(), To: poolstate.ToOriginal, Secrets: kamino.Secrets{CustomData: []byte("bootstrap"),
 				Protected: map[string]json.RawMessage{"cse": json.RawMessage(`{"command":"join"}`)}}})
 	})
 	w.wait()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // TestDeadOutnumber: a small pool scales out far with a bad version. The group's health checks
@@ -95,7 +96,7 @@ func TestWatchDuringRefresh(t *testing.T) {
 		w := badVersion("")
 		ends := w.now.Add(lasts)
 		p := &proc{}
-		p.tune = func(e *kamino.Engine) {
+		p.tune = func(e *engine.Engine) {
 			e.Provider = refreshed{e.Provider.(simProvider), func() bool { return w.now.Before(ends) }}
 		}
 		w.spawn(p, p.watches)

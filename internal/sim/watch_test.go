@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // TestWatchGoesOn: a watch that another process goes on with, as after a restart of the controller,
@@ -39,13 +40,13 @@ func TestWatchGoesOn(t *testing.T) {
 	w.watchNext()
 	told := 0
 	p := &proc{tune: heard(func(ev kamino.Event) {
-		if ev.Kind == kamino.Warned && strings.Contains(ev.Message, "was older than 5m0s when the watch first saw it") {
+		if ev.Kind == kamino.EventWarning && strings.Contains(ev.Message, "was older than 5m0s when the watch first saw it") {
 			told++
 		}
 	})}
 	w.spawn(p, func(ctx context.Context) {
-		runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: next, Changed: true}}}
-		p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: 30 * time.Minute, Proof: kamino.Proving{Budget: 5 * time.Minute}})
+		runs := []engine.PoolResult{{Pool: poolA, Result: &engine.Result{Version: next, Changed: true}}}
+		p.err = p.engine().Watch(ctx, runs, engine.Watching{For: 30 * time.Minute, Proof: kamino.Proving{Budget: 5 * time.Minute}})
 	})
 	w.wait()
 	if got := birth(w); p.err != nil || got != next {
@@ -74,8 +75,8 @@ func TestWatchFactor(t *testing.T) {
 		w.leases[poolA] = l
 		p := &proc{}
 		w.spawn(p, func(ctx context.Context) {
-			runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
-			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 2 * time.Hour, Times: 3}})
+			runs := []engine.PoolResult{{Pool: poolA, Result: &engine.Result{Version: "2026.03.09", Changed: true}}}
+			p.err = p.engine().Watch(ctx, runs, engine.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 2 * time.Hour, Times: 3}})
 		})
 		w.after(time.Minute, func() { w.grow(w.pools[poolA], 5) })
 		w.wait()
@@ -112,18 +113,18 @@ func TestWatchWithoutBirths(t *testing.T) {
 			w.machines[w.nodes[host].ProviderID].kubelet = false
 		}
 		w.advance(w.now.Add(30 * 24 * time.Hour))
-		if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+		if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
 			t.Fatal(err)
 		}
 		w.advance(w.now.Add(time.Minute))
-		p := &proc{tune: func(e *kamino.Engine) {
+		p := &proc{tune: func(e *engine.Engine) {
 			if !tell {
 				e.Provider = birthless{e.Provider}
 			}
 		}}
 		w.spawn(p, func(ctx context.Context) {
-			runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.05", Changed: true}}}
-			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 10 * time.Minute}})
+			runs := []engine.PoolResult{{Pool: poolA, Result: &engine.Result{Version: "2026.03.05", Changed: true}}}
+			p.err = p.engine().Watch(ctx, runs, engine.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 10 * time.Minute}})
 		})
 		w.wait()
 		if got := birth(w); p.err != nil || got != "2026.03.05" {
@@ -150,13 +151,13 @@ func TestWatchKept(t *testing.T) {
 		!strings.Contains(kept.Failure, "no good version before 2026.03.09") || !strings.Contains(kept.Failure, "kamino rollback") {
 		t.Fatalf("%v; nodes boot from %s; the ledger says %+v", p.err, got, kept)
 	}
-	if back, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: "2026.03.09"}); err != nil || !back.Changed {
+	if back, err := w.promote(engine.PromoteOptions{Pool: "a", Version: "2026.03.09"}); err != nil || !back.Changed {
 		t.Errorf("%+v, %v", back, err)
 	}
 	if kept := w.status(t).Kept(); kept != nil {
 		t.Errorf("a person has promoted it, and the ledger still says %+v", kept)
 	}
-	if back, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: "2026.03.09"}); err != nil || back.Changed {
+	if back, err := w.promote(engine.PromoteOptions{Pool: "a", Version: "2026.03.09"}); err != nil || back.Changed {
 		t.Errorf("once more: %+v, %v", back, err)
 	}
 }
@@ -164,16 +165,16 @@ func TestWatchKept(t *testing.T) {
 // pleading is a cluster in which nobody approves certificates.
 type pleading struct{ simCluster }
 
-func (c pleading) Examine(ctx context.Context, order kamino.ExamineOrder) (kamino.ClusterSight, error) {
+func (c pleading) Examine(ctx context.Context, order kamino.ExamineOrder) (kamino.ClusterObservation, error) {
 	seen, err := c.simCluster.Examine(ctx, order)
 	seen.Requests = []kamino.CertificateRequest{{}}
 	return seen, err
 }
 
 // countWarnings lets an engine count what it warns of with such words.
-func countWarnings(words string, told *int) func(*kamino.Engine) {
+func countWarnings(words string, told *int) func(*engine.Engine) {
 	return heard(func(ev kamino.Event) {
-		if ev.Kind == kamino.Warned && strings.Contains(ev.Message, words) {
+		if ev.Kind == kamino.EventWarning && strings.Contains(ev.Message, words) {
 			*told++
 		}
 	})
@@ -187,7 +188,7 @@ func TestWatchUnheeded(t *testing.T) {
 	w.version("2026.03.09").sick = mute
 	told := 0
 	tell := countWarnings("cannot judge node a-new0: its certificate is denied, or not approved", &told)
-	p := &proc{tune: func(e *kamino.Engine) {
+	p := &proc{tune: func(e *engine.Engine) {
 		tell(e)
 		e.Cluster = pleading{e.Cluster.(simCluster)}
 	}}
@@ -211,7 +212,7 @@ func TestWatchUnread(t *testing.T) {
 	w := aged(1)
 	told := 0
 	tell := countWarnings("cannot judge new nodes, which it cannot read", &told)
-	p := &proc{tune: func(e *kamino.Engine) {
+	p := &proc{tune: func(e *engine.Engine) {
 		tell(e)
 		e.Provider = listless{e.Provider}
 	}}

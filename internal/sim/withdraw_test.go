@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
 )
 
 // byReference are the worlds of pools that refer to a version, and to the definition.
@@ -23,20 +25,20 @@ func byReference() map[string]func(uint64) *world {
 func TestWithdrawnStaysOut(t *testing.T) {
 	kinds := []worlds.Fault{worlds.KillBefore, worlds.KillAfter, worlds.Empty, worlds.StaleRead, worlds.ServerError,
 		worlds.Forbidden, worlds.LostReply, worlds.Absent, worlds.FalseSuccess, worlds.OperationFailed}
-	withdrawn := func(version string) func(context.Context, *kamino.Engine) error {
-		return func(ctx context.Context, e *kamino.Engine) error {
+	withdrawn := func(version string) func(context.Context, *engine.Engine) error {
+		return func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Version: version, Reason: "leaks a key"})
 			return err
 		}
 	}
 	for _, tt := range []struct {
 		what, bad, want string
-		do              func(context.Context, *kamino.Engine) error
+		do              func(context.Context, *engine.Engine) error
 	}{
 		{"withdraw the present one", "2026.03.09", "2026.03.05", withdrawn("2026.03.09")},
 		{"withdraw one that waits", "2026.03.19", "2026.03.09", withdrawn("2026.03.19")},
-		{"rollback", "2026.03.09", "2026.03.05", func(ctx context.Context, e *kamino.Engine) error {
-			_, err := e.Rollback(ctx, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"})
+		{"rollback", "2026.03.09", "2026.03.05", func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.Rollback(ctx, engine.RollbackOptions{Pool: "a", To: "2026.03.05"})
 			return err
 		}},
 	} {
@@ -85,9 +87,9 @@ func TestWithdrawnAndAway(t *testing.T) {
 				key = k
 			}
 		}
-		var back kamino.Rollback
+		var back engine.Rollback
 		p := &proc{tune: heard(func(ev kamino.Event) {
-			if ev.Step == "lock" && ev.Kind == kamino.StepStarted {
+			if ev.Step == "lock" && ev.Kind == kamino.EventStarted {
 				delete(w.artifacts, key)
 			}
 		})}
@@ -109,10 +111,10 @@ func TestWithdrawnAndAway(t *testing.T) {
 }
 
 // between plays what a person does, and something else after the first read and before the lease.
-func (w *world) between(happens func(), do func(context.Context, *kamino.Engine) error) *proc {
+func (w *world) between(happens func(), do func(context.Context, *engine.Engine) error) *proc {
 	w.promotedByHand = true
 	p := &proc{tune: heard(func(ev kamino.Event) {
-		if ev.Step == "lock" && ev.Kind == kamino.StepStarted {
+		if ev.Step == "lock" && ev.Kind == kamino.EventStarted {
 			happens()
 		}
 	})}
@@ -127,17 +129,17 @@ func (w *world) between(happens func(), do func(context.Context, *kamino.Engine)
 func TestTargetWithdrawnBetween(t *testing.T) {
 	for verb, tt := range map[string]struct {
 		target string
-		do     func(context.Context, *kamino.Engine) error
+		do     func(context.Context, *engine.Engine) error
 	}{
-		"promote": {"2026.03.19", func(ctx context.Context, e *kamino.Engine) error {
-			_, err := e.PromoteVersion(ctx, kamino.PromoteOptions{Pool: "a"})
+		"promote": {"2026.03.19", func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.PromoteVersion(ctx, engine.PromoteOptions{Pool: "a"})
 			return err
 		}},
-		"rollback": {"2026.03.05", func(ctx context.Context, e *kamino.Engine) error {
-			_, err := e.Rollback(ctx, kamino.RollbackOptions{Pool: "a"})
+		"rollback": {"2026.03.05", func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.Rollback(ctx, engine.RollbackOptions{Pool: "a"})
 			return err
 		}},
-		"withdraw": {"2026.03.05", func(ctx context.Context, e *kamino.Engine) error {
+		"withdraw": {"2026.03.05", func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Reason: "bad"})
 			return err
 		}},
@@ -150,7 +152,7 @@ func TestTargetWithdrawnBetween(t *testing.T) {
 			if got := birth(w); p.err == nil || got != "2026.03.09" || v.Tags[kamino.TagBad] != "leaks a key" {
 				t.Errorf("%s, %s: ended %v; nodes boot from %s; %v", reference, verb, p.err, got, v.Tags)
 			}
-			if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: tt.target}); err != nil || birth(w) != tt.target {
+			if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: tt.target}); err != nil || birth(w) != tt.target {
 				t.Errorf("%s, %s: rollback to the version that is withdrawn ended %v; nodes boot from %s", reference, verb, err, birth(w))
 			}
 		}
@@ -160,21 +162,21 @@ func TestTargetWithdrawnBetween(t *testing.T) {
 // TestPromotedBetween: what somebody promotes after the first read, and before the lease, is
 // neither undone nor marked: whoever decided before that is told.
 func TestPromotedBetween(t *testing.T) {
-	withdraw := func(version string) func(context.Context, *kamino.Engine) error {
-		return func(ctx context.Context, e *kamino.Engine) error {
+	withdraw := func(version string) func(context.Context, *engine.Engine) error {
+		return func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Version: version, Reason: "bad"})
 			return err
 		}
 	}
-	for verb, do := range map[string]func(context.Context, *kamino.Engine) error{
-		"promote": func(ctx context.Context, e *kamino.Engine) error {
-			_, err := e.PromoteVersion(ctx, kamino.PromoteOptions{Pool: "a", Version: "2026.03.19"})
+	for verb, do := range map[string]func(context.Context, *engine.Engine) error{
+		"promote": func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.PromoteVersion(ctx, engine.PromoteOptions{Pool: "a", Version: "2026.03.19"})
 			return err
 		},
 		"withdraw":         withdraw("2026.03.09"),
 		"withdraw unnamed": withdraw(""),
-		"rollback": func(ctx context.Context, e *kamino.Engine) error {
-			_, err := e.Rollback(ctx, kamino.RollbackOptions{Pool: "a"})
+		"rollback": func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.Rollback(ctx, engine.RollbackOptions{Pool: "a"})
 			return err
 		},
 	} {
@@ -201,15 +203,15 @@ func TestPromotedBetween(t *testing.T) {
 // nor its donor. The same node makes the next image, of the same packages; a rollback that fell
 // back to the original, as the version was bad, keeps it out.
 func TestTrialEnds(t *testing.T) {
-	for to, fine := range map[string]bool{kamino.ToOriginal: true, "": false} {
+	for to, fine := range map[string]bool{poolstate.ToOriginal: true, "": false} {
 		w := fresh(1)
 		w.listed = true
 		if p := w.update(options("a-0")); p.err != nil {
 			t.Fatal(p.err)
 		}
 		w.advance(w.now.Add(time.Minute))
-		given := kamino.RollbackOptions{Pool: "a", To: to, Secrets: kamino.Secrets{CustomData: []byte("bootstrap"), Protected: map[string]json.RawMessage{"cse": nil}}}
-		if out, err := w.rollback(t, given); err != nil || out.To != kamino.ToOriginal {
+		given := engine.RollbackOptions{Pool: "a", To: to, Secrets: kamino.Secrets{CustomData: []byte("bootstrap"), Protected: map[string]json.RawMessage{"cse": nil}}}
+		if out, err := w.rollback(t, given); err != nil || out.To != poolstate.ToOriginal {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		w.advance(w.now.Add(time.Minute))

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/poolstate"
 )
 
 // world is everything outside the engine, in memory and on a virtual clock:
@@ -194,8 +196,8 @@ type proc struct {
 	wake   time.Time
 	resume chan struct{}
 
-	result  kamino.Result
-	found   []kamino.Left // by a restore
+	result  engine.Result
+	found   []poolstate.Leftover // by a restore
 	err     error
 	crashed bool
 
@@ -206,7 +208,7 @@ type proc struct {
 	step        string // that is running
 	logging     bool
 	log         []site // with logging: every call
-	tune        func(*kamino.Engine)
+	tune        func(*engine.Engine)
 
 	parent  *proc // of a thread, which shares its calls, faults and fate
 	running int   // threads that have not ended
@@ -222,7 +224,7 @@ func (p *proc) root() *proc {
 }
 
 // threads runs bodies as threads of the process, and returns when all have ended.
-func (p *proc) threads(n int, body func(*kamino.Engine, int)) {
+func (p *proc) threads(n int, body func(*engine.Engine, int)) {
 	p.running = n
 	for i := range n {
 		t := p.w.spawn(&proc{name: p.name, parent: p, thread: i, force: p.force, tune: p.tune}, func(context.Context) {})
@@ -240,13 +242,13 @@ func (p *proc) threads(n int, body func(*kamino.Engine, int)) {
 type crash struct{}
 
 // engine is a new engine of this process.
-func (p *proc) engine() *kamino.Engine {
-	e := &kamino.Engine{
+func (p *proc) engine() *engine.Engine {
+	e := &engine.Engine{
 		Provider: p.provider(), Cluster: p.cluster(), Clock: p, Process: p.name,
 		Report: func(ev kamino.Event) {
 			p.step = ev.Step
 			p.watch(ev)
-			if p.w.tracing && ev.Kind != kamino.StepWaiting {
+			if p.w.tracing && ev.Kind != kamino.EventWaiting {
 				p.w.trace = append(p.w.trace, fmt.Sprintf("    %s: %s %s: %s", p.name, ev.Step, ev.Kind, ev.Message))
 			}
 		},
@@ -447,7 +449,7 @@ func (p *proc) left() {
 func (w *world) startRestore(p *proc) *proc {
 	return w.spawn(p, func(ctx context.Context) {
 		w.say("%s: restore", p.name)
-		p.found, p.err = p.engine().Restore(ctx, kamino.RestoreOptions{})
+		p.found, p.err = p.engine().Restore(ctx, engine.RestoreOptions{})
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 )
 
 // zoneLabel is on nodes, and theZone is where the machines of a bad version are in these tests.
@@ -39,8 +40,8 @@ func watchBad(w *world, after time.Duration) *proc {
 
 // watches watches the new nodes of the version that a run has just promoted.
 func (p *proc) watches(ctx context.Context) {
-	runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
-	p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
+	runs := []engine.PoolResult{{Pool: poolA, Result: &engine.Result{Version: "2026.03.09", Changed: true}}}
+	p.err = p.engine().Watch(ctx, runs, engine.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
 }
 
 // resumed is a world whose pool has scaled out with the bad version, to first instances and later

@@ -14,6 +14,7 @@ import (
 	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
 )
 
 // donorWatch counts how many nodes carry a run's mark at the same time.
@@ -78,13 +79,13 @@ func TestDonorsAway(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
-				case ev.Step == "image" && ev.Kind == kamino.StepStarted:
+				case ev.Step == "image" && ev.Kind == kamino.EventStarted:
 					building[ev.Pool] = true
 				case ev.Step == "image":
 				default:
 					together = max(together, len(building))
 				}
-				if ev.Step == "image" && ev.Kind == kamino.StepDone {
+				if ev.Step == "image" && ev.Kind == kamino.EventDone {
 					delete(building, ev.Pool)
 				}
 			}
@@ -100,7 +101,7 @@ func TestDonorsAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, r := range results {
-				if r.Action != kamino.DoUpdate || r.Result == nil {
+				if r.Action != poolstate.DoUpdate || r.Result == nil {
 					t.Errorf("pool %s: %+v", r.Name, r)
 				}
 			}
@@ -123,7 +124,7 @@ func TestNextCandidate(t *testing.T) {
 	opts.Pools, opts.Rules.MinReady, opts.Settle, opts.Grace = []string{pool}, 0, 100*time.Millisecond, time.Second
 	patch(t, pool, -4*day+time.Hour)
 	plans, err := e.PlanPools(t.Context(), opts)
-	if err != nil || len(plans) != 1 || plans[0].Action != kamino.DoUpdate {
+	if err != nil || len(plans) != 1 || plans[0].Action != poolstate.DoUpdate {
 		t.Fatalf("plan: %+v, %v", plans, err)
 	}
 	first := plans[0].Donor

@@ -23,6 +23,7 @@ import (
 	awsemulator "kamino.dev/kamino/aws/emulator"
 	"kamino.dev/kamino/azure"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/bench"
 	"kamino.dev/kamino/lab"
 	"kamino.dev/kamino/lab/nodes"
@@ -257,7 +258,7 @@ func fillAWS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &kamino.Engine{Provider: provider, Clock: kamino.WallClock{}}
+	e := &engine.Engine{Provider: provider, Clock: kamino.WallClock{}}
 	built := time.Now().UTC().Add(-10 * day)
 	tags := map[string]string{kamino.TagBuiltFrom: "old", kamino.TagBuiltAt: built.Format(kamino.BuiltAtFormat), kamino.TagRun: "old"}
 	first := map[string]kamino.InstanceID{}
@@ -298,7 +299,7 @@ func fillAWS(t *testing.T) {
 }
 
 // make1 creates an artifact and waits until it is there.
-func make1(ctx context.Context, e *kamino.Engine, pool kamino.Pool, a kamino.Artifact) error {
+func make1(ctx context.Context, e *engine.Engine, pool kamino.Pool, a kamino.Artifact) error {
 	for range 200 {
 		found, err := e.Provider.Find(ctx, pool, a.Kind, a.Name)
 		if err != nil {

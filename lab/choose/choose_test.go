@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 const day = 24 * time.Hour
 
 // autoReport is what auto-update prints.
 type autoReport struct {
-	OK     bool                `json:"ok"`
-	Pools  []kamino.PoolResult `json:"pools"`
-	Status []kamino.PoolStatus `json:"status"`
+	OK     bool                   `json:"ok"`
+	Pools  []engine.PoolResult    `json:"pools"`
+	Status []poolstate.PoolStatus `json:"status"`
 }
 
 func byName[T any](list []T, pool string, name func(T) string) (out T) {
@@ -29,8 +31,8 @@ func byName[T any](list []T, pool string, name func(T) string) (out T) {
 	return out
 }
 
-func (r autoReport) pool(name string) kamino.PoolResult {
-	return byName(r.Pools, name, func(p kamino.PoolResult) string { return p.Name })
+func (r autoReport) pool(name string) engine.PoolResult {
+	return byName(r.Pools, name, func(p engine.PoolResult) string { return p.Name })
 }
 
 var targets = []string{"--target-vmss", "k8s-stale-vmss", "--target-vmss", "k8s-fresh-vmss", "--target-vmss", "k8s-none-vmss"}
@@ -56,7 +58,7 @@ func TestThreePools(t *testing.T) {
 
 	var again autoReport
 	log, code := kaminoRun(t, &again, append([]string{"auto-update"}, targets...)...)
-	if p := again.pool("k8s-stale-vmss"); code != 0 || p.Action != kamino.DoNothing || p.Result != nil {
+	if p := again.pool("k8s-stale-vmss"); code != 0 || p.Action != poolstate.DoNothing || p.Result != nil {
 		t.Errorf("exit code %d; after the rollback the stale pool is %+v\n%s", code, p, log)
 	}
 	unchanged(t, "k8s-stale-vmss", stale)
@@ -70,7 +72,7 @@ func unchanged(t *testing.T, pool, image string) {
 	}
 }
 
-func autoUpdateOnce(t *testing.T, today string) kamino.PoolResult {
+func autoUpdateOnce(t *testing.T, today string) engine.PoolResult {
 	t.Helper()
 	var report autoReport
 	log, code := kaminoRun(t, &report, append([]string{"auto-update"}, targets...)...)
@@ -78,16 +80,16 @@ func autoUpdateOnce(t *testing.T, today string) kamino.PoolResult {
 		t.Fatalf("exit code %d, report %+v\n%s", code, report, log)
 	}
 	p := report.pool("k8s-stale-vmss")
-	if p.Action != kamino.DoUpdate || p.Result == nil || p.Result.Version != today || !kamino.Has(p.Why, "patches") {
+	if p.Action != poolstate.DoUpdate || p.Result == nil || p.Result.Version != today || !kamino.Has(p.Why, "patches") {
 		t.Errorf("the stale pool: %+v", p)
 	}
-	if p := report.pool("k8s-fresh-vmss"); p.Action != kamino.DoNothing || !kamino.Has(p.Why, "nothing") {
+	if p := report.pool("k8s-fresh-vmss"); p.Action != poolstate.DoNothing || !kamino.Has(p.Why, "nothing") {
 		t.Errorf("the fresh pool: %+v", p)
 	}
-	if p := report.pool("k8s-none-vmss"); p.Action != kamino.DoNothing || !kamino.Has(p.Held, "too-few-candidates") {
+	if p := report.pool("k8s-none-vmss"); p.Action != poolstate.DoNothing || !kamino.Has(p.Held, "too-few-candidates") {
 		t.Errorf("the pool without candidates: %+v", p)
 	}
-	status := byName(report.Status, "k8s-stale-vmss", func(s kamino.PoolStatus) string { return s.Name })
+	status := byName(report.Status, "k8s-stale-vmss", func(s poolstate.PoolStatus) string { return s.Name })
 	if len(report.Status) != 3 || status.Next != today || len(status.Versions) != 2 || status.RollbackTarget == "" {
 		t.Errorf("it ends with the status %+v", report.Status)
 	}
@@ -96,12 +98,12 @@ func autoUpdateOnce(t *testing.T, today string) kamino.PoolResult {
 
 func rollBack(t *testing.T, to, bad string) {
 	t.Helper()
-	var back kamino.Rollback
+	var back engine.Rollback
 	if log, code := kaminoRun(t, &back, "rollback", "--pool", "k8s-stale-vmss"); code != 0 || !back.Changed {
 		t.Fatalf("rollback: exit code %d, %+v\n%s", code, back, log)
 	}
 	unchanged(t, "k8s-stale-vmss", to)
-	var status []kamino.PoolStatus
+	var status []poolstate.PoolStatus
 	kaminoRun(t, &status, "status", "--pool", "k8s-stale-vmss")
 	for _, v := range status[0].Versions {
 		if is := v.Name == bad; v.Excluded != is || (v.Bad != "") != is {
@@ -117,7 +119,7 @@ func tomorrow(t *testing.T, badDonor, bad string) {
 	e := newEngine(t, day)
 	opts := kamino.AutoDefaults()
 	opts.Pools, opts.Rules.MinReady = []string{"k8s-stale-vmss"}, 0
-	plan := func() kamino.PoolPlan {
+	plan := func() poolstate.PoolPlan {
 		t.Helper()
 		plans, err := e.PlanPools(t.Context(), opts)
 		if err != nil {
@@ -125,7 +127,7 @@ func tomorrow(t *testing.T, badDonor, bad string) {
 		}
 		return plans[0]
 	}
-	if p := plan(); p.Action != kamino.DoNothing {
+	if p := plan(); p.Action != poolstate.DoNothing {
 		t.Errorf("a day later: %+v", p)
 	}
 	other := ""
@@ -135,7 +137,7 @@ func tomorrow(t *testing.T, badDonor, bad string) {
 		}
 	}
 	annotate(t, other, kamino.KuredLastPatch.Annotation, e.Clock.Now().Add(-time.Hour).Format(time.RFC3339))
-	if p := plan(); p.Action != kamino.DoUpdate || p.Donor != other || p.Run.Version == bad {
+	if p := plan(); p.Action != poolstate.DoUpdate || p.Donor != other || p.Run.Version == bad {
 		t.Errorf("a day later, %s patched: %+v", other, p)
 	}
 	// Even when the age asks for an image without newer patches.
@@ -176,7 +178,7 @@ func TestRollbackToOriginal(t *testing.T) {
 	if now := extensions(); len(now) >= len(had) {
 		t.Fatalf("the prototype kept extensions %q", now)
 	}
-	var back kamino.Rollback
+	var back engine.Rollback
 	if log, code := kaminoRun(t, &back, "rollback", "--pool", pool, "--to", "original"); code != 1 || !strings.Contains(log, "--to original --custom-data FILE --protected-settings "+had[0]+"=FILE") {
 		t.Fatalf("without the custom data: exit code %d\n%s", code, log)
 	}
@@ -200,7 +202,7 @@ func TestRollbackToOriginal(t *testing.T) {
 	if len(back.Bad) != 1 {
 		t.Errorf("marked bad: %q", back.Bad)
 	}
-	var forward kamino.Rollback
+	var forward engine.Rollback
 	if log, code := kaminoRun(t, &forward, "rollback", "--pool", pool, "--to", back.Bad[0]); code != 0 || len(forward.Good) != 1 {
 		t.Fatalf("forward: exit code %d, %+v\n%s", code, forward, log)
 	}

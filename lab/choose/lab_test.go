@@ -24,6 +24,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/bench"
 	"kamino.dev/kamino/kube"
 	"kamino.dev/kamino/lab"
@@ -105,7 +106,7 @@ func labTransport(t *testing.T) *http.Transport {
 }
 
 // engine is the product inside this process, with a clock that is ahead.
-func newEngine(t *testing.T, ahead time.Duration) *kamino.Engine {
+func newEngine(t *testing.T, ahead time.Duration) *engine.Engine {
 	t.Helper()
 	environment := shared.Environment()
 	provider, err := azure.New(azure.Config{
@@ -120,7 +121,7 @@ func newEngine(t *testing.T, ahead time.Duration) *kamino.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &kamino.Engine{Provider: provider, Cluster: cluster, Clock: shifted{by: ahead}, Process: "test/1",
+	return &engine.Engine{Provider: provider, Cluster: cluster, Clock: shifted{by: ahead}, Process: "test/1",
 		NewID: func() string { return fmt.Sprintf("run-%d", time.Now().UnixNano()) }, MinPoll: 50 * time.Millisecond, MaxPoll: 200 * time.Millisecond}
 }
 

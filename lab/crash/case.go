@@ -10,6 +10,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/invariant"
 	"kamino.dev/kamino/internal/worlds"
 )
@@ -265,7 +266,7 @@ func (c *Case) idle(w *World, out *Outcome) {
 func (c *Case) still(w *World, out *Outcome, p *Process) {
 	w.wait()
 	w.ended(p)
-	var other *kamino.OtherDonorError // the one that today's version was made of is gone
+	var other *engine.OtherDonorError // the one that today's version was made of is gone
 	if p.Err != nil && !errors.As(p.Err, &other) {
 		out.Violations = append(out.Violations, fmt.Sprintf("a run with nothing to do fails: %v", p.Err))
 	}
@@ -308,7 +309,7 @@ func (c *Case) again(w *World, out *Outcome) {
 		w.wait()
 		w.ended(p)
 	}
-	var other *kamino.OtherDonorError
+	var other *engine.OtherDonorError
 	if errors.As(p.Err, &other) {
 		// Another donor's version of today is no version of this one's: as told.
 		o := w.freshDonor()

@@ -19,6 +19,7 @@ import (
 	"kamino.dev/kamino/charts"
 	"kamino.dev/kamino/controller"
 	"kamino.dev/kamino/controller/metrics"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
 	"kamino.dev/kamino/kube"
 )
@@ -36,12 +37,12 @@ var errNeverReady = errors.New("its time is over")
 // keep begins a controller without a manager, which ends when the prototype is up to date. It is a
 // goroutine also where others are processes: what a manager does has no virtual time.
 func (w *World) keep(p *Process) *Process {
-	w.begin(p, func(ctx context.Context, e *kamino.Engine) error {
+	w.begin(p, func(ctx context.Context, e *engine.Engine) error {
 		cluster, ok := e.Cluster.(*kube.Cluster)
 		if !ok {
 			return errors.New("the controller needs an API server")
 		}
-		e.Threads = func(n int, body func(*kamino.Engine, int)) { // there is one pool
+		e.Threads = func(n int, body func(*engine.Engine, int)) { // there is one pool
 			for i := range n {
 				body(e, i)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"kamino.dev/kamino"
 	awsemulator "kamino.dev/kamino/aws/emulator"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/invariant"
 )
 
@@ -57,15 +58,15 @@ func (w *World) move(p *Process, adopt bool) *Process {
 		}
 		return w.spawn(p, args...)
 	}
-	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
-		var back kamino.Rollback
+	w.begin(p, func(ctx context.Context, e *engine.Engine) (err error) {
+		var back engine.Rollback
 		switch w.shape.Command {
 		case Rollback:
-			back, err = e.Rollback(ctx, kamino.RollbackOptions{Pool: poolName})
+			back, err = e.Rollback(ctx, engine.RollbackOptions{Pool: poolName})
 		case Withdraw:
 			back, err = e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: poolName, Reason: reason})
 		default:
-			back, err = e.PromoteVersion(ctx, kamino.PromoteOptions{Pool: poolName, Version: promoted, ImageReference: reference, AcceptUnsealed: true, AdoptModel: adopt})
+			back, err = e.PromoteVersion(ctx, engine.PromoteOptions{Pool: poolName, Version: promoted, ImageReference: reference, AcceptUnsealed: true, AdoptModel: adopt})
 		}
 		p.Result.Warnings = back.Warnings
 		return err

@@ -14,6 +14,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/agent/patch"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/invariant"
 	"kamino.dev/kamino/internal/worlds"
 	"kamino.dev/kamino/lab/nodes"
@@ -82,7 +83,7 @@ func (w *World) patch(p *Process, o kamino.Options) *Process {
 		return w.spawn(p, "patch", "--target-node", o.Donor, "--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(),
 			"--min-ready", all.Order.Settle.String(), "--image", sealImage, "-o", "json")
 	}
-	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
+	w.begin(p, func(ctx context.Context, e *engine.Engine) (err error) {
 		p.Patched, err = e.Patch(ctx, all)
 		return err
 	})
@@ -443,7 +444,7 @@ func rivalsOfPatch() []worlds.Rival {
 
 // warned says whether a process told of anything that another run has to look at.
 func (p *Process) warned() bool {
-	return len(p.Result.Warnings) > 0 || slices.ContainsFunc(p.Patched.Nodes, func(n kamino.PatchedNode) bool { return len(n.Warnings) > 0 })
+	return len(p.Result.Warnings) > 0 || slices.ContainsFunc(p.Patched.Nodes, func(n engine.PatchedNode) bool { return len(n.Warnings) > 0 })
 }
 
 // patchShape is the world in which kamino patch runs: there is a node besides donor and spare, or

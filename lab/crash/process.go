@@ -12,8 +12,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/internal/worlds"
 	"kamino.dev/kamino/kube"
+	"kamino.dev/kamino/poolstate"
 )
 
 // processHeader tells the proxies which process calls. A real process has none.
@@ -24,10 +26,10 @@ type Process struct {
 	Name    string        // as it stands on leases
 	Skew    time.Duration // by which its wall clock is wrong
 	Calls   []*Call       // that it has made, in order
-	Result  kamino.Result
-	Patched kamino.PatchResult
-	Left    []kamino.Left // what a restore found
-	Err     error         // of the command
+	Result  engine.Result
+	Patched engine.PatchResult
+	Left    []poolstate.Leftover // what a restore found
+	Err     error                // of the command
 	Killed  bool
 	Started time.Time // on the world's clock
 	Ended   time.Time
@@ -144,7 +146,7 @@ func (g guard) Do(r *http.Request) (*http.Response, error) {
 const PollInterval = 5 * time.Second
 
 // engine joins the ports as the binary does.
-func (p *Process) engine() (*kamino.Engine, error) {
+func (p *Process) engine() (*engine.Engine, error) {
 	s := p.world.station
 	provider, err := p.world.provider(p)
 	if err != nil {
@@ -154,7 +156,7 @@ func (p *Process) engine() (*kamino.Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make cluster: %w", err)
 	}
-	e := &kamino.Engine{
+	e := &engine.Engine{
 		Provider: provider, Cluster: cluster, Clock: p, Process: p.Name, MinPoll: PollInterval,
 		NewID: p.world.newRunID, Report: p.hear,
 	}
@@ -196,7 +198,7 @@ func (w *World) prepare(strike *Strike) *Process {
 }
 
 // begin runs a command of a process in a goroutine, once all others sleep.
-func (w *World) begin(p *Process, command func(context.Context, *kamino.Engine) error) {
+func (w *World) begin(p *Process, command func(context.Context, *engine.Engine) error) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	p.cancel = cancel
 	turn := w.clock.enqueue()
@@ -236,8 +238,8 @@ func (w *World) promote(p *Process, o kamino.Options) *Process {
 	if w.station.kamino != "" {
 		return w.spawn(p, "promote", "--pool", poolName, "--version", version, "--prove", string(o.Proof.Mode), "--prove-for", o.Proof.For.String(), "--accept-unsealed", "-o", "json")
 	}
-	w.begin(p, func(ctx context.Context, e *kamino.Engine) error {
-		back, err := e.PromoteVersion(ctx, kamino.PromoteOptions{Pool: poolName, Version: version, Proof: &o.Proof, AcceptUnsealed: true, PendingReboot: o.PendingReboot})
+	w.begin(p, func(ctx context.Context, e *engine.Engine) error {
+		back, err := e.PromoteVersion(ctx, engine.PromoteOptions{Pool: poolName, Version: version, Proof: &o.Proof, AcceptUnsealed: true, PendingReboot: o.PendingReboot})
 		p.Result.Warnings = back.Warnings
 		return err
 	})
@@ -250,7 +252,7 @@ func (w *World) update(p *Process, o kamino.Options) *Process {
 		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes), "--image-reference", string(o.ImageReference), "--prove", string(o.Proof.Mode), "--prove-for", o.Proof.For.String(),
 			"--again="+strconv.FormatBool(o.Today == kamino.TodayAgain), "--adopt-model="+strconv.FormatBool(o.AdoptModel), "--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(), "--image", sealImage, "-o", "json")
 	}
-	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
+	w.begin(p, func(ctx context.Context, e *engine.Engine) (err error) {
 		p.Result, err = e.Update(ctx, o)
 		return err
 	})
@@ -262,8 +264,8 @@ func (w *World) restore(p *Process) *Process {
 	if w.station.kamino != "" {
 		return w.spawn(p, "restore", "-o", "json")
 	}
-	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
-		p.Left, err = e.Restore(ctx, kamino.RestoreOptions{})
+	w.begin(p, func(ctx context.Context, e *engine.Engine) (err error) {
+		p.Left, err = e.Restore(ctx, engine.RestoreOptions{})
 		return err
 	})
 	return p

@@ -25,6 +25,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/kube"
 	"kamino.dev/kamino/lab"
 	"kamino.dev/kamino/lab/controlplane"
@@ -60,7 +61,7 @@ type Station struct {
 	world       atomic.Pointer[World]
 	servers     []*http.Server
 	scenario    emulator.Scenario
-	tamper      func(*kamino.Engine) // what a test does to every engine; nil nothing
+	tamper      func(*engine.Engine) // what a test does to every engine; nil nothing
 }
 
 // NewStation starts a control plane and the proxies in a directory. binary is

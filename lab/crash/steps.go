@@ -11,12 +11,12 @@ import (
 func (p *Process) hear(ev kamino.Event) {
 	w := p.world
 	switch ev.Kind {
-	case kamino.StepStarted:
+	case kamino.EventStarted:
 		p.mu.Lock()
 		p.step = ev.Step
 		p.mu.Unlock()
 		w.claim((*invariant.Auditor).StepBegun, p, ev)
-	case kamino.StepDone:
+	case kamino.EventDone:
 		if w.clock.Now().Before(w.vanished) {
 			break // the world showed nothing
 		}

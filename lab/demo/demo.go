@@ -18,7 +18,9 @@ import (
 	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/lab"
+	"kamino.dev/kamino/poolstate"
 )
 
 // Options of Run. Lab, Kamino and Dir are required.
@@ -144,12 +146,12 @@ func (s *stage) play(ctx context.Context) error {
 // rollBack lets the next node boot from what the pool booted from at first.
 func (s *stage) rollBack(ctx context.Context) error {
 	s.say("kamino rollback --pool %s --to original", s.report.Pool)
-	var back kamino.Rollback
-	if err := s.kamino(ctx, &back, "rollback", "--pool", s.report.Pool, "--to", kamino.ToOriginal); err != nil {
+	var back engine.Rollback
+	if err := s.kamino(ctx, &back, "rollback", "--pool", s.report.Pool, "--to", poolstate.ToOriginal); err != nil {
 		return err
 	}
 	s.expect(back.Changed, "the rollback changed nothing")
-	var status []kamino.PoolStatus
+	var status []poolstate.PoolStatus
 	if err := s.kamino(ctx, &status, "status", "--pool", s.report.Pool); err != nil {
 		return err
 	}
@@ -185,7 +187,7 @@ func (s *stage) update(ctx context.Context) error {
 	var result struct {
 		OK    bool   `json:"ok"`
 		Error string `json:"error"`
-		kamino.Result
+		engine.Result
 	}
 	runErr := s.kamino(ctx, &result, args...)
 	r := &s.report

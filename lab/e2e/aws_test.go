@@ -17,8 +17,10 @@ import (
 
 	"kamino.dev/kamino"
 	awsemulator "kamino.dev/kamino/aws/emulator"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/lab"
 	"kamino.dev/kamino/lab/nodes"
+	"kamino.dev/kamino/poolstate"
 )
 
 // onAWS is the lab of all tests on AWS: a cluster is on one cloud, so it has a control plane of its
@@ -76,9 +78,9 @@ func (p *awsPool) read(into any, args ...string) {
 	}
 }
 
-func (p *awsPool) status() kamino.PoolStatus {
+func (p *awsPool) status() poolstate.PoolStatus {
 	p.Helper()
-	var pools []kamino.PoolStatus
+	var pools []poolstate.PoolStatus
 	p.read(&pools, "status", "--pool", p.name)
 	if len(pools) != 1 {
 		p.Fatalf("%d pools", len(pools))
@@ -135,7 +137,7 @@ func TestAWS(t *testing.T) {
 		t.Errorf("doctor: exit code %d\n%s\n%s", o.code, o.out, o.log)
 	}
 	r := p.run(updateArgs(donor, "--new-updated-nodes", "1")...).mustSucceed(t)
-	if !slices.Contains(stepsOf(r), kamino.InHold) || !slices.Contains(stepsOf(r), kamino.InExamine) || r.AwaySeconds <= 0 {
+	if !slices.Contains(stepsOf(r), kamino.StepHold) || !slices.Contains(stepsOf(r), kamino.StepExamine) || r.AwaySeconds <= 0 {
 		t.Errorf("the run went through %v, donor away %g s", stepsOf(r), r.AwaySeconds)
 	}
 	p.expectWhole(before, 1)
@@ -153,16 +155,16 @@ func TestAWS(t *testing.T) {
 	if diff := second.ModelDiff; len(diff) != 1 || diff[0].Field != "parameter /kamino/lab/red/image" {
 		t.Errorf("the second promotion changed %v", diff)
 	}
-	p.read(new(kamino.Rollback), "withdraw", "--pool", p.name, "--reason", "looks bad")
+	p.read(new(engine.Rollback), "withdraw", "--pool", p.name, "--reason", "looks bad")
 	if s := p.status(); s.Next != r.Version {
 		t.Errorf("after the withdrawal the next node boots from %s, want %s", s.Next, r.Version)
 	}
-	p.read(new(kamino.Rollback), "rollback", "--pool", p.name, "--to", second.Version)
-	p.read(new(kamino.Rollback), "rollback", "--pool", p.name, "--to", kamino.ToOriginal)
+	p.read(new(engine.Rollback), "rollback", "--pool", p.name, "--to", second.Version)
+	p.read(new(engine.Rollback), "rollback", "--pool", p.name, "--to", poolstate.ToOriginal)
 	if m := p.next(); m.Image != stock {
 		t.Errorf("after the rollback to the original the next instance boots from %s, want %s", m.Image, stock)
 	}
-	p.read(new(kamino.Rollback), "rollback", "--pool", p.name, "--to", r.Version)
+	p.read(new(engine.Rollback), "rollback", "--pool", p.name, "--to", r.Version)
 	if m := p.next(); m.Image != r.Image {
 		t.Errorf("after the way back to the version the next instance boots from %s, want %s", m.Image, r.Image)
 	}

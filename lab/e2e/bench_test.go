@@ -25,6 +25,7 @@ import (
 	"kamino.dev/kamino/lab/demo"
 	"kamino.dev/kamino/lab/labtest"
 	"kamino.dev/kamino/lab/nodes"
+	"kamino.dev/kamino/poolstate"
 )
 
 // benchLab starts a lab with one pool and a workload on it.
@@ -171,7 +172,7 @@ func TestBenchLeaderChange(t *testing.T) {
 		k.apply(pool, `{pool: `+pool+`, `+quick+`}`)
 		k.awaitReason(pool, v1alpha1.ReasonUpToDate)
 		o := call{lab: k.lab}.run(t, "status", "--pool", pool, "-o", "json")
-		var pools []kamino.PoolStatus
+		var pools []poolstate.PoolStatus
 		if err := json.Unmarshal([]byte(o.out), &pools); err != nil || len(pools) != 1 || len(pools[0].Runs) == 0 {
 			t.Fatalf("%v\n%s", err, o.out)
 		}

@@ -332,7 +332,7 @@ func (k *kept) killAtSeal(leader *process, pool string) (killed chan struct{}) {
 	killed = make(chan struct{})
 	var once sync.Once
 	leader.onLine(func(line logLine) {
-		if line.step == kamino.InSeal && line.kind == string(kamino.StepActed) && strings.Contains(line.text, "pool="+pool) {
+		if line.step == kamino.StepSeal && line.kind == string(kamino.EventActed) && strings.Contains(line.text, "pool="+pool) {
 			once.Do(func() { _ = leader.cmd.Process.Kill(); close(killed) })
 		}
 	})

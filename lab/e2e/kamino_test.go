@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/lab"
 )
 
@@ -134,7 +134,7 @@ func plainArgs(node string) []string {
 type report struct {
 	OK    bool   `json:"ok"`
 	Error string `json:"error"`
-	kamino.Result
+	engine.Result
 }
 
 func (o outcome) report(t *testing.T) report {

@@ -12,8 +12,10 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/lab"
 	"kamino.dev/kamino/lab/nodes"
+	"kamino.dev/kamino/poolstate"
 )
 
 // autoArgs are those of an auto-update of a pool which waits no longer than the lab makes it.
@@ -41,7 +43,7 @@ func TestKuredForPartOne(t *testing.T) {
 	var r struct {
 		Pools []struct {
 			Donor  string
-			Result *kamino.Result
+			Result *engine.Result
 		}
 	}
 	if err := json.Unmarshal([]byte(o.out), &r); err != nil || len(r.Pools) != 1 || r.Pools[0].Donor != p.node(2) || r.Pools[0].Result == nil || !r.Pools[0].Result.Changed {
@@ -96,7 +98,7 @@ func TestPackerForPartThree(t *testing.T) {
 		}
 		return images
 	}
-	version := func(name string) kamino.VersionStatus {
+	version := func(name string) poolstate.VersionStatus {
 		t.Helper()
 		for _, v := range p.status().Versions {
 			if v.Name == name {
@@ -104,7 +106,7 @@ func TestPackerForPartThree(t *testing.T) {
 			}
 		}
 		t.Fatalf("version %s is not listed", name)
-		return kamino.VersionStatus{}
+		return poolstate.VersionStatus{}
 	}
 
 	bad, bare, good := name(1), name(2), name(3)
@@ -133,7 +135,7 @@ func TestPackerForPartThree(t *testing.T) {
 
 	p.bake(builder, good, func(files map[string]string) { nodes.Generalize(files, p.name, true) })
 	o = prove(good, "--accept-unsealed")
-	var back kamino.Rollback
+	var back engine.Rollback
 	if err := json.Unmarshal([]byte(o.out), &back); err != nil || o.code != 0 || !back.Changed || back.To != good || back.Proof == nil || back.Proof.By != kamino.ProveCanary || len(back.Proof.Left) != 4 {
 		t.Fatalf("a good one: exit code %d, %v\n%s\n%s", o.code, err, o.out, o.log)
 	}
@@ -160,10 +162,10 @@ func (p *pool) definition() string {
 }
 
 // status is what kamino status tells of the pool.
-func (p *pool) status() kamino.PoolStatus {
+func (p *pool) status() poolstate.PoolStatus {
 	p.Helper()
 	o := kaminoRun(p.T, "status", "--pool", p.name, "-o", "json")
-	var pools []kamino.PoolStatus
+	var pools []poolstate.PoolStatus
 	if err := json.Unmarshal([]byte(o.out), &pools); err != nil || len(pools) != 1 {
 		p.Fatalf("%v, %d pools\n%s\n%s", err, len(pools), o.out, o.log)
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/lab"
 	"kamino.dev/kamino/lab/nodes"
 )
@@ -37,7 +38,7 @@ func (p *pool) offers(upgrades string, indices ...int) {
 
 const threeUpgrades = "libc6 2.36-10 amd64\nopenssl 3.0.17 amd64\ntzdata 2026a all\nkubelet 1.36.4 amd64\n"
 
-func (o outcome) patchResult(t *testing.T) (r kamino.PatchResult) {
+func (o outcome) patchResult(t *testing.T) (r engine.PatchResult) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(o.out), &r); err != nil {
 		t.Fatalf("exit code %d; standard output is no JSON: %v\n%s\n%s", o.code, err, o.out, o.log)
@@ -46,7 +47,7 @@ func (o outcome) patchResult(t *testing.T) (r kamino.PatchResult) {
 }
 
 // patched is the one node that a patch which must have worked has patched.
-func (o outcome) patched(t *testing.T) kamino.PatchedNode {
+func (o outcome) patched(t *testing.T) engine.PatchedNode {
 	t.Helper()
 	r := o.patchResult(t)
 	if o.code != 0 || len(r.Nodes) != 1 || r.Nodes[0].Signed == "" || r.Nodes[0].Report == nil {
@@ -135,7 +136,7 @@ func TestPatchOfANode(t *testing.T) {
 	p := newPool(t, 2)
 	p.offers(threeUpgrades, 1)
 	kaminoRun(t, updateArgs(p.node(0))...).mustSucceed(t)
-	diff := func() (d kamino.PackageDiff) {
+	diff := func() (d engine.PackageDiff) {
 		o := kaminoRun(t, "status", "--diff", "--node", p.node(1), "--image", lab.SealImage, "-o", "json")
 		if err := json.Unmarshal([]byte(o.out), &d); err != nil || o.code != 0 {
 			t.Fatalf("exit code %d, %v\n%s\n%s", o.code, err, o.out, o.log)
@@ -232,7 +233,7 @@ func TestPatchHalfWay(t *testing.T) {
 	r, n := o.patchResult(t), p.get(p.node(0))
 	if o.code != 3 || len(r.Nodes) != 1 || !strings.Contains(r.Nodes[0].Error, "dpkg --configure -a") || len(n.Spec.Taints) > 0 {
 		t.Errorf("exit code %d, %+v, %v\n%s", o.code, r.Nodes, n.Spec.Taints, o.log)
-	} else if slices.ContainsFunc(r.Nodes[0].Steps, func(s kamino.StepTime) bool { return s.Name == kamino.InDrain }) {
+	} else if slices.ContainsFunc(r.Nodes[0].Steps, func(s kamino.StepTime) bool { return s.Name == kamino.StepDrain }) {
 		t.Errorf("refused after the drain: %+v", r.Nodes[0].Steps)
 	}
 	p.expectFree()
@@ -252,9 +253,9 @@ func hasTaint(n *corev1.Node, key string) bool {
 func TestPatchKilled(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]moment{
-		"protected": {kamino.InProtect, kamino.StepActed, ""},
-		"working":   {kamino.InPatch, kamino.StepActed, "upgrade the packages"},
-		"booting":   {kamino.InReboot, kamino.StepActed, "restart the node"},
+		"protected": {kamino.StepProtect, kamino.EventActed, ""},
+		"working":   {kamino.StepPatch, kamino.EventActed, "upgrade the packages"},
+		"booting":   {kamino.StepReboot, kamino.EventActed, "restart the node"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -31,7 +31,7 @@ func TestFirstRoleAlone(t *testing.T) {
 		}
 	}
 	r := first.run(t, updateArgs(p.node(0), "--prove", "none")...).mustSucceed(t)
-	if steps := stepsOf(r); !r.Changed || slices.Contains(steps, kamino.InLaunch) {
+	if steps := stepsOf(r); !r.Changed || slices.Contains(steps, kamino.StepLaunch) {
 		t.Errorf("unproved: changed %t by %v", r.Changed, steps)
 	}
 }
@@ -51,7 +51,7 @@ func TestProvedByDefault(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, 2)
 	r := kaminoRun(t, updateArgs(p.node(0))...).mustSucceed(t)
-	if steps := stepsOf(r); !r.Changed || !slices.Contains(steps, kamino.InExamine) || !slices.Contains(steps, kamino.InRetire) {
+	if steps := stepsOf(r); !r.Changed || !slices.Contains(steps, kamino.StepExamine) || !slices.Contains(steps, kamino.StepRetire) {
 		t.Errorf("changed %t by %v", r.Changed, steps)
 	}
 	for _, in := range shared.Cloud.Instances() {

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 const otherImage = "registry.invalid/other@sha256:2ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab0"
@@ -80,19 +82,19 @@ func TestDoctor(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := kaminoRun(t, append([]string{"doctor", "-o", "json"}, tt.args...)...)
-			var checks []kamino.Check
+			var checks []engine.Check
 			if err := json.Unmarshal([]byte(o.out), &checks); err != nil {
 				t.Fatal(err, o.log)
 			}
 			for _, c := range checks {
-				if (c.Name == tt.failed) != (c.State == kamino.CheckFailed) || c.Name == tt.failed && !strings.Contains(c.Do, tt.do) {
+				if (c.Name == tt.failed) != (c.State == engine.CheckFailed) || c.Name == tt.failed && !strings.Contains(c.Do, tt.do) {
 					t.Errorf("check %s is %s: %s; do: %s", c.Name, c.State, c.Found, c.Do)
 				}
 			}
 			if want := min(len(tt.failed), 1); o.code != want {
 				t.Errorf("exit code %d, want %d\n%s", o.code, want, o.log)
 			}
-			if tt.failed != "" && !slices.ContainsFunc(checks, func(c kamino.Check) bool { return c.Name == tt.failed }) {
+			if tt.failed != "" && !slices.ContainsFunc(checks, func(c engine.Check) bool { return c.Name == tt.failed }) {
 				t.Errorf("no check %s in %s", tt.failed, o.out)
 			}
 		})
@@ -120,7 +122,7 @@ func TestRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := call{env: map[string]string{"POD_IMAGE": ""}}
 			dry := c.run(t, updateArgs(tt.node, append(tt.args, "--dry-run")...)...)
-			var plan kamino.Plan
+			var plan poolstate.Plan
 			if err := json.Unmarshal([]byte(dry.out), &plan); err != nil {
 				t.Fatal(err, dry.log)
 			}
@@ -132,14 +134,14 @@ func TestRefused(t *testing.T) {
 				t.Errorf("exit code %d, want 3\n%s", live.code, live.log)
 			}
 			for _, line := range live.lines {
-				if line.kind == string(kamino.GivingBack) || line.step == "unseal" || line.step == "return" {
+				if line.kind == string(kamino.EventGivingBack) || line.step == "unseal" || line.step == "return" {
 					t.Errorf("nothing was taken, and given back: %s", line.text)
 				}
 			}
 			p.expectFree()
 		})
 	}
-	var status []kamino.PoolStatus
+	var status []poolstate.PoolStatus
 	o := kaminoRun(t, "status", "--pool", p.name, "-o", "json")
 	if err := json.Unmarshal([]byte(o.out), &status); err != nil {
 		t.Fatal(err, o.log)

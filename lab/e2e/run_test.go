@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestHeld: a second run of a pool whose first run lives leaves, says who holds
@@ -22,7 +24,7 @@ func TestHeld(t *testing.T) {
 	second := make(chan outcome, 1)
 	met := false
 	c := call{onLine: func(line logLine, process *os.Process) {
-		if line.step != "protect" || line.kind != string(kamino.StepActed) || met {
+		if line.step != "protect" || line.kind != string(kamino.EventActed) || met {
 			return
 		}
 		met = true
@@ -68,11 +70,11 @@ func TestAzureConfig(t *testing.T) {
 	if o.code != 0 {
 		t.Fatalf("exit code %d\n%s", o.code, o.log)
 	}
-	var plan kamino.Plan
+	var plan poolstate.Plan
 	if err := json.Unmarshal([]byte(o.out), &plan); err != nil {
 		t.Fatalf("%v\n%s", err, o.out)
 	}
-	if plan.Donor != p.node(0) || plan.Nothing || len(plan.Steps) != len(kamino.Pipeline()) || len(plan.ModelDiff) == 0 {
+	if plan.Donor != p.node(0) || plan.Nothing || len(plan.Steps) != len(engine.Pipeline()) || len(plan.ModelDiff) == 0 {
 		t.Errorf("the plan is %+v", plan)
 	}
 }

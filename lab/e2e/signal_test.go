@@ -11,6 +11,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/engine"
 )
 
 // TestSignals ends an update by SIGINT and by SIGTERM at each of its steps: as
@@ -18,33 +19,33 @@ import (
 // donor must be back.
 func TestSignals(t *testing.T) {
 	t.Parallel()
-	for _, s := range kamino.Pipeline() {
+	for _, s := range engine.Pipeline() {
 		switch s.Name {
-		case kamino.InHold, kamino.InRelease:
+		case kamino.StepHold, kamino.StepRelease:
 			continue // scale sets leave a machine alone that is off
-		case kamino.InPrune:
+		case kamino.StepPrune:
 			continue // where nothing is old it goes by what clean has listed, and is over at once
 		}
 		for name, signal := range map[string]syscall.Signal{"int": syscall.SIGINT, "term": syscall.SIGTERM} {
 			t.Run(name+"-"+s.Name, func(t *testing.T) {
 				t.Parallel()
-				interruptAt(t, moment{s.Name, kamino.StepStarted, ""}, signal)
+				interruptAt(t, moment{s.Name, kamino.EventStarted, ""}, signal)
 			})
 		}
 	}
 	// What a step has begun may be half done.
 	for name, m := range map[string]moment{
-		"protecting":   {"protect", kamino.StepActed, ""},
-		"blocking":     {"drain", kamino.StepActed, "block"},
-		"evicting":     {"drain", kamino.StepActed, "evict"},
-		"sealing":      {"seal", kamino.StepActed, "seal the disk"},
-		"sealed":       {"seal", kamino.StepWaiting, ""},
-		"snapshotting": {"snapshot", kamino.StepActed, ""},
-		"starting":     {"start", kamino.StepActed, ""},
-		"booting":      {"start", kamino.StepWaiting, ""},
-		"returning":    {"return", kamino.StepActed, ""},
-		"building":     {"image", kamino.StepWaiting, ""},
-		"writing":      {"model", kamino.StepActed, ""},
+		"protecting":   {"protect", kamino.EventActed, ""},
+		"blocking":     {"drain", kamino.EventActed, "block"},
+		"evicting":     {"drain", kamino.EventActed, "evict"},
+		"sealing":      {"seal", kamino.EventActed, "seal the disk"},
+		"sealed":       {"seal", kamino.EventWaiting, ""},
+		"snapshotting": {"snapshot", kamino.EventActed, ""},
+		"starting":     {"start", kamino.EventActed, ""},
+		"booting":      {"start", kamino.EventWaiting, ""},
+		"returning":    {"return", kamino.EventActed, ""},
+		"building":     {"image", kamino.EventWaiting, ""},
+		"writing":      {"model", kamino.EventActed, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +106,7 @@ func interruptAt(t *testing.T, at moment, signal syscall.Signal) {
 
 // beforeStep says whether a step of the pipeline comes before another.
 func beforeStep(step, other string) bool {
-	for _, s := range kamino.Pipeline() {
+	for _, s := range engine.Pipeline() {
 		if s.Name == other {
 			return false
 		}
@@ -123,7 +124,7 @@ func TestSecondSignal(t *testing.T) {
 	before := p.get(p.node(0))
 	signals := 0
 	c := call{onLine: func(line logLine, process *os.Process) {
-		drained := line.step == "drain" && line.kind == string(kamino.StepDone)
+		drained := line.step == "drain" && line.kind == string(kamino.EventDone)
 		giving := strings.Contains(line.text, "giving back what the run took")
 		if drained && signals == 0 || giving && signals == 1 {
 			signals++

@@ -15,8 +15,10 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/lab"
 	"kamino.dev/kamino/lab/demo"
+	"kamino.dev/kamino/poolstate"
 )
 
 // TestUpdate is the main job with everything that users see of it: the
@@ -108,7 +110,7 @@ func (p *pool) inspectStatus(r report) {
 	if o.code != 0 {
 		p.Fatalf("status: exit code %d\n%s", o.code, o.log)
 	}
-	var pools []kamino.PoolStatus
+	var pools []poolstate.PoolStatus
 	if err := json.Unmarshal([]byte(o.out), &pools); err != nil {
 		p.Fatalf("status: %v\n%s", err, o.out)
 	}
@@ -197,7 +199,7 @@ func TestCordonMeanwhile(t *testing.T) {
 	before := p.get(p.node(0))
 	cordoned := false
 	c := call{onLine: func(line logLine, _ *os.Process) {
-		if line.step == "drain" && line.kind == string(kamino.StepDone) {
+		if line.step == "drain" && line.kind == string(kamino.EventDone) {
 			cordoned = true
 			p.patch(before.Name, `{"spec":{"unschedulable":true},"metadata":{"annotations":{"example.com/why":"disk looks bad"}}}`)
 		}
@@ -287,7 +289,7 @@ func TestPackageDiff(t *testing.T) {
 	p := newPool(t, 2)
 	version := kaminoRun(t, updateArgs(p.node(0))...).mustSucceed(t).Version
 	before := p.get(p.node(1))
-	diff := func(node string) (d kamino.PackageDiff) {
+	diff := func(node string) (d engine.PackageDiff) {
 		t.Helper()
 		o := kaminoRun(t, "status", "--diff", "--node", node, "--image", lab.SealImage, "-o", "json")
 		if err := json.Unmarshal([]byte(o.out), &d); err != nil || o.code != 0 {
@@ -304,7 +306,7 @@ func TestPackageDiff(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	want := []kamino.PackageDrift{{Name: "libc6", Arch: "amd64", Next: "2.36-9", Node: "2.36-10"},
+	want := []engine.PackageDrift{{Name: "libc6", Arch: "amd64", Next: "2.36-9", Node: "2.36-10"},
 		{Name: "openssl", Arch: "amd64", Next: "3.0.15", Node: "3.0.17"}, {Name: "tzdata", Arch: "all", Next: "2025a", Node: "2026a"}}
 	if d := diff(before.Name); !slices.Equal(d.Differs, want) || d.Same != 2 {
 		t.Errorf("after three packages were patched %+v", d)
@@ -315,7 +317,7 @@ func TestPackageDiff(t *testing.T) {
 		t.Errorf("pods are left: %v, %v", pods.Items, err)
 	}
 	o := kaminoRun(t, "status", "--pool", p.name, "-o", "json")
-	var pools []kamino.PoolStatus
+	var pools []poolstate.PoolStatus
 	if err := json.Unmarshal([]byte(o.out), &pools); err != nil || len(pools) != 1 || pools[0].Behind == nil || pools[0].Behind.Missing == nil || len(pools[0].Behind.Missing) > 0 {
 		t.Errorf("status: %v\n%s", err, o.out)
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/engine"
 )
 
 // published is the version of the lab's packages that comes while the pool runs.
@@ -252,7 +252,7 @@ func (s *Stage) kamino(ctx context.Context, into any, args ...string) error {
 // patchPool lets kamino choose a node and patch it. Of unattended-upgrades it would be none of the
 // packages: their repository has no origin.
 func (s *Stage) patchPool(ctx context.Context, c *Circle) error {
-	var r kamino.PatchResult
+	var r engine.PatchResult
 	if err := s.kamino(ctx, &r, "patch", "--pool", PoolName, "--manager", "apt", "--return", patienceClone.String(), "--autoscaler-settle", "1s", "--min-ready", "10s",
 		"--grace-period", "30"); err != nil {
 		return err
@@ -271,7 +271,7 @@ func (s *Stage) patchPool(ctx context.Context, c *Circle) error {
 
 // diff names the packages in which the next node would differ from one that runs.
 func (s *Stage) diff(ctx context.Context, node string) (names []string, err error) {
-	var d kamino.PackageDiff
+	var d engine.PackageDiff
 	err = s.kamino(ctx, &d, "status", "--diff", "--node", node)
 	for _, p := range d.Differs {
 		names = append(names, p.Name)
@@ -281,7 +281,7 @@ func (s *Stage) diff(ctx context.Context, node string) (names []string, err erro
 
 // renew lets kamino choose the donor, make its disk the image, prove it by a canary and promote it.
 func (s *Stage) renew(ctx context.Context, c *Circle) error {
-	var r struct{ Pools []kamino.PoolResult }
+	var r struct{ Pools []engine.PoolResult }
 	if err := s.kamino(ctx, &r, "auto-update", "--target-vmss", PoolName, "--again", "--minimum-ready-time", "0s", "--image-reference", "version", "--prove", "canary",
 		"--prove-for", "1m", "--boot-budget", "10m", "--autoscaler-settle", "1s", "--grace-period", "30"); err != nil {
 		return err

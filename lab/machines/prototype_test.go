@@ -20,6 +20,7 @@ import (
 	"kamino.dev/kamino/agent/firstboot"
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/poolstate"
 )
 
 // planted are secrets that a user of the donor might leave there, where the rules find them.
@@ -181,7 +182,7 @@ func TestGenericBoot(t *testing.T) {
 func boots(ctx context.Context, t *testing.T, s *Stage) *kamino.Boots {
 	t.Helper()
 	out, err := s.Command(ctx, "status", "-o", "json").Output()
-	var pools []kamino.PoolStatus
+	var pools []poolstate.PoolStatus
 	if err != nil || json.Unmarshal(out, &pools) != nil || len(pools) != 1 || pools[0].Boots == nil {
 		t.Fatalf("%v: %s", err, out)
 	}

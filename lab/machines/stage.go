@@ -19,8 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/engine"
 )
 
 // Patience with machines: they are emulated processors, often on a busy machine.
@@ -47,7 +47,7 @@ type Stage struct {
 type Update struct {
 	OK    bool   `json:"ok"`
 	Error string `json:"error"`
-	kamino.Result
+	engine.Result
 }
 
 func (s *Stage) say(format string, args ...any) { fmt.Fprintf(s.Out, "demo: "+format+"\n", args...) }

@@ -22,6 +22,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/kube"
 	"kamino.dev/kamino/lab"
 )
@@ -33,7 +34,7 @@ type world struct {
 	pool           string        // name
 	id             kamino.PoolID // of the pool
 	donor, sibling string        // names of its nodes
-	engine         *kamino.Engine
+	engine         *engine.Engine
 
 	mu     sync.Mutex
 	run    string // the present run's ID
@@ -62,7 +63,7 @@ func begin(ctx context.Context, l *lab.Lab, k kind, name string) (*world, error)
 }
 
 // newEngine is the product inside this process.
-func (w *world) newEngine() (*kamino.Engine, error) {
+func (w *world) newEngine() (*engine.Engine, error) {
 	pem, err := os.ReadFile(filepath.Join(w.lab.Dir, "ca.pem"))
 	if err != nil {
 		return nil, fmt.Errorf("read authority: %w", err)
@@ -81,7 +82,7 @@ func (w *world) newEngine() (*kamino.Engine, error) {
 		return nil, err
 	}
 	runs := 0
-	return &kamino.Engine{Provider: provider, Cluster: cluster, Process: "prove/" + w.pool, MinPoll: 200 * time.Millisecond, MaxPoll: time.Second,
+	return &engine.Engine{Provider: provider, Cluster: cluster, Process: "prove/" + w.pool, MinPoll: 200 * time.Millisecond, MaxPoll: time.Second,
 		NewID: func() string {
 			w.mu.Lock()
 			defer w.mu.Unlock()

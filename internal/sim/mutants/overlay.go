@@ -13,13 +13,14 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// Overlay writes copies of the engine's source with all mutants in them into dir, and returns the
-// file to name with go test -overlay. root is the directory of the engine's package. A patch that
+// Overlay writes copies of the product's source with all mutants in them into dir, and returns the
+// file to name with go test -overlay. root is the directory of the module. A patch that
 // no longer applies, or changes anything but functions, is an error that names it.
 func Overlay(root, dir string) (file string, err error) {
 	w := weaver{root: root, dir: dir, replace: map[string]string{}, sources: map[string]*source{}}
@@ -52,7 +53,7 @@ func Overlay(root, dir string) (file string, err error) {
 }
 
 // Play plays the running test again in a binary that holds the mutants. The test's package lies two
-// folders below the engine's, in whichever module.
+// folders below the product's module, in whichever module.
 func Play(t testing.TB) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -91,13 +92,17 @@ type weaver struct {
 	sources   map[string]*source
 }
 
-// source is a file of the engine and the functions in it that mutants change.
+// source is a file of the product and the functions in it that mutants change.
 type source struct {
 	name    string
 	text    []byte
 	funcs   map[string]function
 	inserts map[int][]string // offset of a body -> questions to put there
+	asks    bool             // the questions need an import that the file lacks
 }
+
+// module is the import path of the package that has the switch.
+const module = `"kamino.dev/kamino"`
 
 // function is a declaration as it stands in a file.
 type function struct {
@@ -256,20 +261,20 @@ func (s *source) mutate(mutant string, text []byte) (funcs []string, header stri
 		used.WriteString(f.text)
 	}
 	header = "package " + file.Name.Name + "\n\n"
+	s.asks = file.Name.Name != "kamino" && !slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == module })
 	for _, i := range file.Imports {
 		name := path.Base(strings.Trim(i.Path.Value, `"`))
 		if i.Name != nil {
 			name = i.Name.Name
 		}
-		if strings.Contains(used.String(), name+".") {
+		if regexp.MustCompile(`(^|[^.\w])` + name + `\.`).MatchString(used.String()) {
 			header += "import " + name + " " + i.Path.Value + "\n"
 		}
 	}
 	return funcs, header + "\n", nil
 }
 
-// question is the statement that hands over to a mutant which is switched on. A file below the
-// engine's package imports that.
+// question is the statement that hands over to a mutant which is switched on.
 func (s *source) question(f *ast.FuncDecl, mutant, name string) string {
 	var args []string
 	for _, p := range f.Type.Params.List {
@@ -307,6 +312,10 @@ func (s *source) woven() []byte {
 		end = at
 	}
 	out.Write(s.text[end:])
+	if s.asks {
+		clause := regexp.MustCompile(`(?m)^package \w+$`)
+		return clause.ReplaceAll(out.Bytes(), []byte("$0; import "+module))
+	}
 	return out.Bytes()
 }
 

@@ -1,0 +1,407 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/selection"
+)
+
+// PoolResult is what auto-update did with one pool.
+type PoolResult struct {
+	Pool   kamino.PoolID    `json:"pool"`
+	Name   string           `json:"name"`
+	Action poolstate.Action `json:"action"`
+	Why    []kamino.Verdict `json:"why"`
+	Held   []kamino.Verdict `json:"held"`
+	Donor  string           `json:"donor,omitempty"`
+	// Failed are the candidates that were tried before, with what went wrong.
+	Failed []Attempt `json:"failed,omitempty"`
+	// Patched is what was patched before the donor was chosen; nil where nothing was.
+	Patched *PatchResult `json:"patched,omitempty"`
+	Result  *Result      `json:"result,omitempty"`
+	Error   string       `json:"error,omitempty"`
+	Hints   []string     `json:"hints,omitempty"` // what to do about the error
+}
+
+// Attempt is a candidate that could not be taken.
+type Attempt struct {
+	Donor string   `json:"donor"`
+	Error string   `json:"error"`
+	Hints []string `json:"hints,omitempty"`
+}
+
+// AutoUpdate finds out for every pool whether it needs a new prototype, chooses
+// the donor, and makes it. Pools run side by side, but no more donors are away
+// at the same time than the options allow; their images are built together. A
+// candidate that cannot be drained or is refused makes room for the next one.
+// The error of one pool is joined to the others and stops no other pool.
+func (e *Engine) AutoUpdate(ctx context.Context, opts kamino.AutoOptions) ([]PoolResult, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	all, _, err := e.overviews(ctx, opts.Pools)
+	if err != nil {
+		return nil, err
+	}
+	t := &donorLimit{most: opts.MaxAway, maxNotReady: opts.MaxNotReady, away: map[kamino.PoolID]bool{}, ours: map[kamino.PoolID]bool{}}
+	paused, _ := e.Paused(ctx) // a run that may not read it says so
+	results, errs, plans := make([]PoolResult, len(all)), make([]error, len(all)), make([]poolstate.PoolPlan, len(all))
+	for i, o := range all {
+		plans[i] = o.Decide(opts, e.now())
+		plans[i].HeldBy(paused)
+		if t.ours[o.ID] = plans[i].Action == poolstate.DoFinish; t.ours[o.ID] && o.DonorAway() {
+			t.away[o.ID] = true
+		}
+	}
+	e.beside(len(all), func(e *Engine, i int) {
+		o, plan := all[i], plans[i]
+		results[i] = PoolResult{Pool: o.ID, Name: plan.Name, Action: plan.Action, Why: plan.Why, Held: plan.Held}
+		a := autoRun{engine: e, opts: opts, pool: o, plan: plan, turns: t, result: &results[i], paused: paused.Reason != ""}
+		if err := a.do(ctx); err != nil {
+			errs[i] = fmt.Errorf("pool %s: %w", plan.Name, err)
+			results[i].Error, results[i].Hints = err.Error(), kamino.Advice(err)
+		}
+		t.leave(o.ID)
+	})
+	return results, errors.Join(errs...)
+}
+
+// autoRun is what auto-update does with one pool.
+type autoRun struct {
+	engine *Engine
+	opts   kamino.AutoOptions
+	pool   poolstate.State
+	plan   poolstate.PoolPlan
+	turns  *donorLimit
+	result *PoolResult
+	again  bool // a version of today failed its proof
+	paused bool
+}
+
+func (a *autoRun) do(ctx context.Context) error {
+	if a.pool.Err != nil {
+		return a.engine.clearUnread(ctx, a.pool)
+	}
+	if err := a.engine.clearCanaries(ctx, a.pool); err != nil {
+		return err
+	}
+	if a.patches() {
+		if err := a.patch(ctx); err != nil {
+			return err
+		}
+	}
+	switch a.plan.Action {
+	case poolstate.DoModel:
+		if err := a.engine.refusePaused(ctx); err != nil {
+			return err
+		}
+		if err := a.engine.heed(ctx, &a.pool); err != nil {
+			return err
+		}
+		t := a.pool.Newest(a.opts)
+		if err := a.engine.comeToPoint(ctx, &a.pool, &t, a.opts.ImageReference); err != nil {
+			return err
+		}
+		back, err := a.engine.point(ctx, a.pool, t, a.pool.BegunBad(t), false)
+		a.result.Result = &Result{Pool: a.pool.ID, Version: back.To, Changed: back.Changed && err == nil, ModelDiff: back.ModelDiff}
+		return err
+	case poolstate.DoFinish:
+		if a.plan.Donor == "" {
+			_, err := a.engine.clear(ctx, a.pool, RestoreOptions{})
+			return err
+		}
+		return a.update(ctx, a.plan.Donor)
+	case poolstate.DoUpdate:
+		return a.tryCandidates(ctx)
+	}
+	if l := a.pool.Lease; l.Ledger.Promoted != nil && l.Holder == "" && kamino.Has(a.plan.Held, "pinned") {
+		return a.engine.unjudged(ctx, a.pool)
+	}
+	return nil
+}
+
+// unjudged notes that somebody else chose what a pool boots from: what is born meanwhile says
+// nothing of how it follows its definition, also once that is over.
+func (e *Engine) unjudged(ctx context.Context, o poolstate.State) error {
+	return e.underLease(ctx, o.Pool, nil, func(l *kamino.Lease) { l.Ledger.Promoted = nil })
+}
+
+// underLease takes the lease of a pool that nobody holds, does the steps, and frees it with a note.
+func (e *Engine) underLease(ctx context.Context, pool kamino.Pool, steps []Step, note func(*kamino.Lease)) error {
+	r := e.newRun(kamino.Defaults())
+	r.pool = pool
+	lock := Step{Name: kamino.StepLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute}
+	err := r.exec(ctx, append([]Step{lock}, steps...))
+	if r.held.Lease != nil && !errors.Is(err, kamino.ErrLeaseLost) {
+		err = errors.Join(err, r.release(context.WithoutCancel(ctx), note))
+	}
+	return err
+}
+
+// patches says whether nodes are patched first: not where what an earlier run left comes before,
+// nor where no image may be made.
+func (a *autoRun) patches() bool {
+	return a.opts.Patch != nil && !a.paused && a.plan.Action != poolstate.DoFinish && a.pool.Pin() == nil && len(a.opts.Unlifted(a.pool.Pool.Refusals)) == 0
+}
+
+// patch patches nodes of the pool, and decides anew.
+func (a *autoRun) patch(ctx context.Context) error {
+	opts := *a.opts.Patch
+	opts.Pool, opts.Donor, opts.Rules = string(a.pool.ID), "", a.opts.Rules
+	opts.Order.Settle = max(opts.Order.Settle, a.opts.Rules.MinReady)
+	a.result.Patched = &PatchResult{Pool: a.pool.ID, Nodes: []PatchedNode{}, Candidates: selection.SelectPatch(a.pool.Nodes, opts, a.engine.now())}
+	if err := a.engine.patchIn(ctx, opts, a.turns, a.pool, a.result.Patched); err != nil {
+		return fmt.Errorf("patch: %w", err)
+	}
+	all, _, err := a.engine.overviews(ctx, []string{string(a.pool.ID)})
+	if err != nil {
+		return err
+	}
+	if a.pool = all[0]; a.pool.Err != nil {
+		return a.pool.Err
+	}
+	a.plan = a.pool.Decide(a.opts, a.engine.now())
+	a.result.Action, a.result.Why, a.result.Held = a.plan.Action, a.plan.Why, a.plan.Held
+	return nil
+}
+
+// tryCandidates takes the best candidate that can be had.
+func (a *autoRun) tryCandidates(ctx context.Context) error {
+	names := []string{a.plan.Donor}
+	for _, c := range poolstate.Ranked(a.plan.Candidates) {
+		if c.Node != a.plan.Donor {
+			names = append(names, c.Node)
+		}
+	}
+	var errs []error
+	for tries, i := 0, 0; i < len(names) && tries < poolstate.MaxTries; i++ {
+		name := names[i]
+		err := a.update(ctx, name)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil || !nextMayDo(err) {
+			break
+		}
+		if !kamino.OfNode(kamino.Refusals(err)) {
+			tries++
+		}
+		a.again = a.again || failedProof(err)
+		a.result.Failed = append(a.result.Failed, Attempt{name, err.Error(), kamino.Advice(err)})
+	}
+	return errors.Join(errs...)
+}
+
+// update makes a prototype of a donor, once it is its turn. The turn ends when
+// the donor is back, long before the image is built.
+func (a *autoRun) update(ctx context.Context, donor string) error {
+	if !a.turns.isAway(a.pool.ID) { // else an ended run has taken the donor already
+		if err := a.turns.wait(ctx, a.engine, a.pool); err != nil {
+			return err
+		}
+	}
+	defer a.turns.leave(a.pool.ID)
+	engine := *a.engine
+	engine.DonorBack = func(pool kamino.PoolID) {
+		a.turns.leave(pool)
+		if a.engine.DonorBack != nil {
+			a.engine.DonorBack(pool)
+		}
+	}
+	run := a.plan.RunOf(a.opts, donor)
+	if a.again {
+		run.Today = kamino.TodayAgain
+	}
+	a.result.Donor = donor
+	result, err := engine.Update(ctx, run)
+	if err == nil {
+		a.result.Result = &result
+	}
+	return err
+}
+
+// failedProof says whether the image of a run turned out to be bad.
+func failedProof(err error) bool {
+	var proof *kamino.ProofError
+	return errors.As(err, &proof) && proof.Outcome == kamino.ProofFailed
+}
+
+// nextMayDo says whether another donor could do better: this one was refused,
+// or could not be drained, and was given back; or its image is bad.
+func nextMayDo(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all := joined.Unwrap()
+		return len(all) == 1 && nextMayDo(all[0])
+	}
+	var step *kamino.StepError
+	if !errors.As(err, &step) {
+		return false
+	}
+	switch step.Step {
+	case kamino.StepValidate, kamino.StepRecover:
+		var refused *kamino.RefusedError
+		if errors.As(err, &refused) {
+			return !stepRefused(refused.Refusals)
+		}
+		return step.Step == kamino.StepValidate && errors.Is(err, kamino.ErrNotFound)
+	case kamino.StepLaunch, kamino.StepJoin, kamino.StepExamine:
+		return failedProof(err)
+	case kamino.StepRehearse, kamino.StepProtect, kamino.StepInventory, kamino.StepDrain, kamino.StepChoose, kamino.StepCheck, kamino.StepPatch:
+		if refused := (*kamino.RefusedError)(nil); errors.As(err, &refused) && stepRefused(refused.Refusals) {
+			return false
+		}
+		return !errors.Is(err, kamino.ErrLeaseLost) && !errors.Is(err, kamino.ErrForbidden)
+	}
+	return false
+}
+
+// donorLimit lets only so many donors be away at the same time. Those of this
+// process are counted here, those of others by their marks.
+type donorLimit struct {
+	most        int // 0: any number
+	maxNotReady int
+	// ours are the pools whose ended runs this process finishes: their donors are
+	// marked, and wait for nobody but for it.
+	ours map[kamino.PoolID]bool
+
+	mu   sync.Mutex
+	away map[kamino.PoolID]bool
+}
+
+const (
+	turnPoll = 5 * time.Second // or the engine's MaxPoll, if shorter
+	// turnLimit is how long a pool waits for what this process cannot hurry:
+	// donors of other processes, nodes that are not Ready.
+	turnLimit = 30 * time.Minute
+)
+
+// wait returns when the pool may take its donor.
+func (t *donorLimit) wait(ctx context.Context, e *Engine, o poolstate.State) error {
+	clock, poll := e.clock(), turnPoll
+	if most := e.MaxPoll; most > 0 {
+		poll = min(poll, most)
+	}
+	began := clock.Now()
+	var stuck time.Time
+	for {
+		why, err := "donors of this run's other pools to be back", error(nil)
+		if t.enter(o.ID) {
+			if why, err = t.obstacle(ctx, e, o.ID); why == "" && err == nil {
+				return nil
+			}
+			t.leave(o.ID)
+			if stuck.IsZero() {
+				stuck = clock.Now()
+			}
+		} else {
+			stuck = time.Time{}
+		}
+		if err != nil && !kamino.Transient(err) {
+			return err
+		}
+		if err != nil {
+			why = err.Error()
+		}
+		if !stuck.IsZero() && clock.Now().Sub(stuck) > turnLimit {
+			return kamino.WithHint(fmt.Errorf("no donor was taken: waited %s for %s", turnLimit, why),
+				"see --max-unavailable-pools and --max-not-ready; kamino restore gives back what interrupted runs left")
+		}
+		e.report(kamino.Event{Kind: kamino.EventWaiting, Step: "turn", Pool: o.Pool.Name, Percent: -1,
+			Elapsed: clock.Now().Sub(began), Message: why})
+		pause := poll
+		if throttled := (*kamino.ThrottledError)(nil); errors.As(err, &throttled) {
+			pause = max(poll, throttled.After)
+		}
+		if err := clock.Sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *donorLimit) enter(id kamino.PoolID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.most > 0 && len(t.away) >= t.most {
+		return false
+	}
+	t.away[id] = true
+	return true
+}
+
+func (t *donorLimit) leave(id kamino.PoolID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.away, id)
+}
+
+func (t *donorLimit) isAway(id kamino.PoolID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.away[id]
+}
+
+// obstacle looks at the whole cluster: donors of other processes, and nodes
+// that are not Ready for other reasons.
+func (t *donorLimit) obstacle(ctx context.Context, e *Engine, own kamino.PoolID) (string, error) {
+	nodes, err := e.Cluster.Nodes(ctx)
+	if err != nil {
+		return "", fmt.Errorf("list nodes: %w", err)
+	}
+	var donors, silent []string
+	for _, n := range nodes {
+		pool, err := e.poolOf(ctx, n)
+		if err != nil {
+			return "", err
+		}
+		if pool.OfCanary() {
+			continue
+		}
+		marked := false
+		if pool != "" {
+			if marked, err = e.takenNow(ctx, n, pool); err != nil {
+				return "", err
+			}
+		}
+		switch {
+		case marked && pool != own && !t.isAway(pool) && !t.ours[pool]:
+			donors = append(donors, n.Name)
+		case !marked && !n.Ready:
+			silent = append(silent, n.Name)
+		}
+	}
+	t.mu.Lock()
+	away := len(t.away) - 1
+	t.mu.Unlock()
+	if t.most > 0 && away+len(donors) >= t.most {
+		return "donors of other runs to be back: " + kamino.SomeOf(donors), nil
+	}
+	if len(silent) > t.maxNotReady {
+		return fmt.Sprintf("%d nodes to be Ready, at most %d may be NotReady: %s", len(silent), t.maxNotReady, kamino.SomeOf(silent)), nil
+	}
+	return "", nil
+}
+
+// takenNow says whether a run takes a node away. The lease of its pool is read only where its mark
+// needs a witness.
+func (e *Engine) takenNow(ctx context.Context, n kamino.Node, pool kamino.PoolID) (bool, error) {
+	mark, err := n.Claimed(pool)
+	if err != nil || mark == nil {
+		return false, nil
+	}
+	if mark, err = n.OwnedBy(pool, kamino.Lease{}); err == nil {
+		return mark != nil, nil
+	}
+	lease, err := e.Cluster.Lease(ctx, pool)
+	if err != nil {
+		return false, fmt.Errorf("read lease of pool %s: %w", pool.Name(), err)
+	}
+	mark, err = n.OwnedBy(pool, lease)
+	return err == nil && mark != nil, nil
+}

@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/proof"
+)
+
+// newborn lists the instances of a pool that boot from an image. What an instance boots from is
+// read once: elders are those that boot from another one.
+func (e *Engine) newborn(ctx context.Context, pool kamino.Pool, image string, elders *map[kamino.InstanceID]bool) (born []kamino.Instance, err error) {
+	ids, err := e.Provider.Instances(ctx, pool)
+	if err != nil {
+		return nil, fmt.Errorf("list the instances of pool %s: %w", pool.Name, err)
+	}
+	if *elders == nil {
+		*elders = map[kamino.InstanceID]bool{}
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		if (*elders)[id] {
+			continue
+		}
+		in, err := e.Provider.Instance(ctx, id)
+		if errors.Is(err, kamino.ErrNotFound) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("read instance %s: %w", id, err)
+		}
+		if strings.EqualFold(in.Image, image) {
+			born = append(born, in)
+		} else {
+			(*elders)[id] = true
+		}
+	}
+	return born, nil
+}
+
+// Watching is how auto-update watches the nodes that come from a new version.
+type Watching struct {
+	For   time.Duration  // 0: not at all
+	Proof kamino.Proving // whose budget counts from the first sight of a machine that runs
+}
+
+// watched is a pool whose next image a run of this process has changed.
+type watched struct {
+	pool    kamino.PoolID
+	version string
+	began   time.Time // no later than the version was promoted, where that is known
+	looked  time.Time // last
+	born    poolstate.NewNodes
+	elders  map[kamino.InstanceID]bool // instances that boot from another version, or are older
+	doubts  []string                   // that were told
+	failed  error                      // the withdrawal, or why it could not be made so far
+	kept    bool                       // that it could not was told
+	over    bool
+}
+
+// Watch watches, for as long as told and without holding leases, the nodes that come from the
+// versions which the given runs promoted, as long as the pools boot from them. A version of whose
+// nodes too many are not Ready within the budget is withdrawn where a good one comes before it, and
+// else told: an error either way.
+func (e *Engine) Watch(ctx context.Context, results []PoolResult, w Watching) error {
+	began := e.now()
+	var pools []*watched
+	var names []string
+	for _, r := range results {
+		if r.Result != nil && r.Result.Changed {
+			pools = append(pools, &watched{pool: r.Pool, version: r.Result.Version, born: poolstate.NewNodes{}})
+			names = append(names, string(r.Pool))
+		}
+	}
+	var ended error
+	going := func(p *watched) bool { return !p.over }
+	for ended == nil && slices.ContainsFunc(pools, going) && e.now().Sub(began) < w.For {
+		all, nodes, err := e.overviews(ctx, names)
+		if err != nil && !kamino.Transient(err) {
+			ended = err
+			break
+		}
+		for _, o := range all {
+			i := slices.IndexFunc(pools, func(p *watched) bool { return p.pool == o.ID })
+			e.watchOnce(ctx, pools[i], o, nodes, w.Proof)
+		}
+		ended = e.clock().Sleep(ctx, watchPoll)
+	}
+	errs := make([]error, len(pools))
+	for i, p := range pools {
+		errs[i] = p.failed
+	}
+	return errors.Join(append(errs, ended)...)
+}
+
+const watchPoll = time.Minute
+
+// watchOnce makes one look at a pool. What cannot be read is read by the next.
+func (e *Engine) watchOnce(ctx context.Context, p *watched, o poolstate.State, nodes []kamino.Node, proof kamino.Proving) {
+	v, now, budget := o.Next(), e.now(), proof.BootBudget(o.Lease.Ledger)
+	if p.over || o.Err == nil && (v == nil || v.Name != p.version) {
+		return
+	}
+	born, err := []kamino.Instance(nil), o.Err
+	if err == nil {
+		born, err = e.newborn(ctx, o.Pool, v.ID, &p.elders)
+	}
+	if err != nil {
+		if !kamino.Transient(err) {
+			e.doubt(p, o, "new nodes, which it cannot read: %v", err)
+		}
+		return
+	}
+	if p.began.IsZero() {
+		if p.began = o.PromotedAt(v); p.began.IsZero() {
+			p.began = now
+		}
+	}
+	if p.looked.IsZero() && o.BornBefore(v) {
+		for _, in := range born {
+			p.elders[in.ID] = true
+		}
+		born = nil
+	}
+	born = slices.DeleteFunc(born, func(in kamino.Instance) bool {
+		if p.born[in.ID] != nil || !in.Settled(nodes, now, budget) {
+			return false
+		}
+		e.doubt(p, o, "node %s, which is not Ready and was older than %s when the watch first saw it", in.Hostname, budget)
+		return true
+	})
+	others := slices.DeleteFunc(slices.Clone(nodes), func(n kamino.Node) bool {
+		young := !n.Ready && !n.Created.Before(p.began) // it tells of no outage: it may be as bad as those
+		ready := p.born[n.ProviderID] != nil && p.born[n.ProviderID].Ready
+		return young || ready || slices.ContainsFunc(born, func(in kamino.Instance) bool { return n.RunsOn(in.ID) })
+	})
+	well, prompt := poolstate.OthersFine(others, now), p.looked.IsZero() || now.Sub(p.looked) < 3*watchPoll
+	fair := func(zone string) bool { return well && prompt && !kamino.CutOff(zone, nodes, p.began) }
+	p.looked = now
+	// The last minute of a life is seen by no look, and one look alone tells of no time.
+	long := max(budget/2, kamino.Usually(o.Lease.Ledger.Boots)*3/2, 2*watchPoll) - watchPoll
+	if kamino.Spot(o.Pool.Refusals) {
+		long = budget
+		e.doubt(p, o, "new nodes that are spot instances and are gone before they are Ready")
+	}
+	lost := p.born.Saw(born, nodes, now, budget, long, fair)
+	e.doubtful(p, o, nodes, lost, now.Add(-budget), long, well)
+	for id, n := range p.born {
+		p.elders[id] = p.elders[id] || n.Ready // nothing more is asked of it
+	}
+	late, of, bad := p.born.TooMany()
+	if !bad || !e.blames(ctx, p, o) {
+		return
+	}
+	p.failed = e.withdrawLate(ctx, p, o, late, of, budget)
+	refused := (*kamino.RefusedError)(nil)
+	p.over = !passing(p.failed) && !errors.As(p.failed, &refused) // else the next look tries again
+}
+
+// doubtful tells of new nodes that were not Ready and are not judged: those of a look that are
+// gone, and those that are there since before a time, which is the budget ago.
+func (e *Engine) doubtful(p *watched, o poolstate.State, nodes []kamino.Node, lost []poolstate.NewNode, before time.Time, long time.Duration, well bool) {
+	for _, n := range lost {
+		if n.Failure == "" { // else the cloud had not made it
+			e.doubt(p, o, "node %s, whose machine is gone: that counts where it ran for %s while other nodes were Ready, and was no spot instance", n.Hostname, long)
+		}
+	}
+	for _, id := range p.born.InOrder() {
+		switch n := p.born[id]; {
+		case n.Ready, n.Late, n.Failure != "", !n.Seen.Before(before):
+		case !well:
+			e.doubt(p, o, "node %s: most other nodes of the cluster are not Ready, or none has reported for some minutes", n.Hostname)
+		case kamino.CutOff(n.Zone, nodes, p.began):
+			e.doubt(p, o, "node %s in zone %s: most nodes there that are older than the promotion are not Ready", n.Hostname, n.Zone)
+		case n.Off:
+			e.doubt(p, o, "node %s, whose machine does not run", n.Hostname)
+		}
+	}
+}
+
+// doubt tells, once for each reason, of new nodes that say nothing of their image: that its version
+// stays next means less then.
+func (e *Engine) doubt(p *watched, o poolstate.State, format string, args ...any) {
+	if slices.Contains(p.doubts, format) {
+		return
+	}
+	p.doubts = append(p.doubts, format)
+	pool := cmp.Or(o.Pool.Name, o.ID.Name())
+	e.report(kamino.Event{Kind: kamino.EventWarning, Pool: pool, Step: kamino.StepWatch, Percent: -1, Message: fmt.Sprintf("the watch of version %s cannot judge %s; if nodes of it do not come up: kamino withdraw --pool %s --version %[1]s --reason TEXT",
+		p.version, fmt.Sprintf(format, args...), pool)})
+}
+
+// blames makes sure, of each node that is late, that other kubelets reach the API server and that
+// it does not wait for a certificate which nobody approves. Where these credentials may not look,
+// what the nodes told has to do.
+func (e *Engine) blames(ctx context.Context, p *watched, o poolstate.State) bool {
+	examiner, ok := e.Cluster.(kamino.Examiner)
+	for _, id := range p.born.InOrder() { // a simulation that is played again asks the same
+		n := p.born[id]
+		if !ok || !n.Late {
+			continue
+		}
+		seen, err := examiner.Examine(ctx, kamino.ExamineOrder{Node: n.Hostname, Since: n.Seen})
+		switch s := (proof.Observation{ClusterObservation: seen}); {
+		case errors.Is(err, kamino.ErrForbidden):
+		case err != nil:
+			return false // the next look tries again
+		case s.Renewed.IsZero():
+			e.doubt(p, o, "node %s: no other kubelet renews its lease", n.Hostname)
+			return false
+		case s.Unheeded():
+			e.doubt(p, o, "node %s: its certificate is denied, or not approved and no other is (kubectl get csr)", n.Hostname)
+			return false
+		case s.Owed():
+			e.doubt(p, o, "node %s: a DaemonSet's pod there waits for its image or for what else others owe it (kubectl get pods -A --field-selector spec.nodeName=%s)", n.Hostname, n.Hostname)
+			return false
+		}
+	}
+	return true
+}
+
+// passing says whether a version could not be withdrawn for what is over by itself: a cloud that
+// does not answer, or another run.
+func passing(err error) bool {
+	held := (*kamino.HeldError)(nil)
+	return kamino.Transient(err) || errors.As(err, &held)
+}
+
+func (e *Engine) withdrawLate(ctx context.Context, p *watched, o poolstate.State, late, of int, budget time.Duration) error {
+	version := p.version
+	proof := &kamino.ProofError{Version: version, Outcome: kamino.ProofFailed, Findings: []kamino.Finding{{Check: "watch", Outcome: kamino.ProofFailed,
+		Evidence: fmt.Sprintf("%d of %d new nodes of pool %s were not Ready within %s", late, of, o.Pool.Name, budget)}}}
+	e.report(kamino.Event{Kind: kamino.EventWarning, Pool: o.Pool.Name, Step: kamino.StepWatch, Percent: -1, Message: proof.Error()})
+	bad := badBy(proof)
+	if _, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: string(o.ID), Version: version, Reason: bad.Reason, Nodes: bad.Nodes}); err != nil {
+		proof.Kept = true
+		if !p.kept && !passing(err) {
+			p.kept = true
+			e.report(kamino.Event{Kind: kamino.EventWarning, Pool: o.Pool.Name, Step: kamino.StepWatch, Percent: -1, Message: "version " + version + " was not withdrawn: " + err.Error()})
+			why := kamino.CutText(strings.Join(append([]string{err.Error()}, kamino.Advice(err)...), ": "), kamino.MaxFailure)
+			err = errors.Join(err, e.underLease(ctx, o.Pool, nil, func(l *kamino.Lease) {
+				l.Ledger.NotePast(kamino.PastRun{Run: l.Holder, Ended: e.date(), Verb: kamino.VerbWithdraw, Withdrawn: version, Reason: bad.Reason, Step: kamino.StepWatch, Failure: why})
+			}))
+		}
+		return errors.Join(proof, fmt.Errorf("withdraw version %s: %w", version, err))
+	}
+	return kamino.WithHint(proof, "the version is withdrawn: kamino status shows what the pool's next node boots from")
+}

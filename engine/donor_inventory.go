@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/workflow"
+)
+
+const lookAtTheFiles = "check the files of the donor's disk"
+
+// lookSurvey waits for the inventory of the donor's files: what a policy refuses is refused before
+// a pod is evicted, and in the donor's time away only what changed is read again. Where it cannot
+// be made here, the seal makes it.
+func (r *Run) lookSurvey(ctx context.Context) (workflow.Next, error) {
+	n, left, err := r.serving(ctx)
+	if err != nil {
+		return workflow.Next{}, err
+	} else if left {
+		return workflow.Done(sealSurveys), nil
+	}
+	if next, err := r.lookPackages(ctx, n); err != nil || next.Kind != workflow.NextDone {
+		return next, err
+	}
+	pod, err := r.agentPod(ctx, n, kamino.TaskInventory)
+	if err != nil {
+		return workflow.Next{}, fmt.Errorf("read the inventory's pod: %w", err)
+	}
+	if next, found := r.askAgain(pod); found {
+		return next, nil
+	}
+	switch {
+	case !pod.Exists:
+		return workflow.Act(kamino.ActSurvey, lookAtTheFiles, func(ctx context.Context) error { return r.beginSurvey(ctx, n) }).Then("the inventory of the donor's files", 0), nil
+	case pod.Done:
+		return workflow.Done("the disk may be sealed"), nil
+	case pod.Ousted:
+		r.withoutSurvey("node " + n.Name + " has no room for the inventory pod: " + pod.Message)
+		return workflow.Done(sealSurveys), nil
+	case pod.Failed:
+		err := kamino.WithHint(fmt.Errorf("the disk of node %s cannot be sealed as it is; no pod was evicted: %s", n.Name, pod.Message),
+			"follow the message on the node or in the seal policy, or choose another node")
+		if pod.Refused {
+			err = kamino.InTheWay{Err: err}
+		}
+		return workflow.Next{}, err
+	}
+	return workflow.Wait("the inventory of the donor's files; its pod is " + pod.Message), nil
+}
+
+const sealSurveys = "the seal makes the inventory"
+
+// serving reads the node for a look at it beside its pods. left: that is left to a later step,
+// because it cannot be made here, or an earlier process of this run has come further.
+func (r *Run) serving(ctx context.Context) (n kamino.Node, left bool, err error) {
+	n, mark, err := r.donor.recentNode(ctx, r.held.Run)
+	switch {
+	case err != nil:
+		return n, false, err
+	case mark == nil:
+		return n, false, r.lostMark()
+	case mark.Block || mark.Sealing || mark.Begun || n.Tainted(kamino.TaintBlock) || r.empty.surveyless:
+		return n, true, nil
+	case n.BootID != mark.BootID:
+		return n, false, fmt.Errorf("node %s has booted since the run began", n.Name)
+	}
+	return n, false, nil
+}
+
+// askAgain removes the pod that refused the node for the former process of an adopted run: a person
+// may have mended since what it tells.
+func (r *Run) askAgain(pod kamino.AgentPod) (workflow.Next, bool) {
+	if !r.held.Adopted || r.empty.served || !pod.Failed && !pod.Refused {
+		return workflow.Next{}, false
+	}
+	return r.removePods("remove the pod that examined the node for the former process, to examine it again"), true
+}
+
+// beginSurvey asks for the inventory. A cluster that admits no such pod is no reason to stay away.
+func (r *Run) beginSurvey(ctx context.Context, n kamino.Node) error {
+	r.empty.served = true
+	err := r.engine.Cluster.StartAgent(ctx, n, kamino.TaskInventory, r.sealOrder())
+	if errors.Is(err, kamino.ErrUnsupported) {
+		r.withoutSurvey(err.Error())
+		return nil
+	}
+	return err
+}
+
+func (r *Run) withoutSurvey(why string) {
+	r.empty.surveyless = true
+	r.held.Warn(why + "; the inventory is taken after the drain instead")
+}
+
+// lookUnseal removes the seal pod, so that nothing seals the disk any more.
+func (r *Run) lookUnseal(ctx context.Context) (workflow.Next, error) {
+	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.Run, kamino.TaskSeal)
+	if err != nil && !errors.Is(err, kamino.ErrNotFound) {
+		return workflow.Next{}, fmt.Errorf("read the seal pod: %w", err)
+	}
+	if !pod.Exists {
+		return workflow.Done("no seal pod"), nil
+	}
+	r.back.sealStarted = r.back.sealStarted || pod.Started
+	return workflow.Act(kamino.ActUnseal, deleteTheSealPod, r.removeAgents), nil
+}
+
+const deleteTheSealPod = "delete the seal pod"
+
+// lookPods removes the seal pod, and those of an inventory or a patch that ended with their run.
+func (r *Run) lookPods(ctx context.Context) (workflow.Next, error) {
+	next, err := r.lookUnseal(ctx)
+	if err != nil || next.Kind != workflow.NextDone {
+		return next, err
+	}
+	tasks := []kamino.Task{kamino.TaskInventory}
+	if r.patching() {
+		tasks = patchTasks
+	}
+	for _, task := range tasks {
+		pod, err := r.engine.Cluster.AgentPod(ctx, r.held.Run, task)
+		if err != nil && !errors.Is(err, kamino.ErrNotFound) {
+			return workflow.Next{}, fmt.Errorf("read the pod of task %s: %w", task, err)
+		}
+		if pod.Exists {
+			return workflow.Act(kamino.ActUnseal, "delete the pods of the run", r.removeAgents), nil
+		}
+	}
+	return next, nil
+}
+
+// asker is a Cluster that asks nodes for their packages, as a Shelf does.
+type asker interface {
+	AskPackages(ctx context.Context, node kamino.Node, order kamino.SealOrder) error
+}
+
+// lookPackages makes sure, before a pod is evicted, that the donor is not as it was when a version
+// was made of it that is withdrawn. Where it does not tell, the receipt will.
+func (r *Run) lookPackages(ctx context.Context, n kamino.Node) (workflow.Next, error) {
+	shelf, ok := r.engine.Cluster.(asker)
+	bad := r.withdrawnOf(r.donor.instance.VMID)
+	if !ok || bad == nil || r.empty.listed {
+		return workflow.Done("no withdrawn version was made of it"), nil
+	}
+	if !r.empty.listing {
+		return workflow.Act(kamino.ActSurvey, "ask the node for its packages: version "+bad.Name+", which is withdrawn, was made of it", func(ctx context.Context) error {
+			err := shelf.AskPackages(ctx, n, r.sealOrder())
+			if refused := (*kamino.RefusedError)(nil); errors.As(err, &refused) {
+				r.untold(refused.Error())
+				return nil
+			}
+			r.empty.listing = r.empty.listing || err == nil
+			return err
+		}).Then("the node's packages", 0), nil
+	}
+	n, err := r.engine.Cluster.Node(ctx, n.Name)
+	if err != nil {
+		return workflow.Next{}, fmt.Errorf("read node %s: %w", n.Name, err)
+	}
+	pod, err := r.agentPod(ctx, n, kamino.TaskPackages)
+	if err != nil {
+		return workflow.Next{}, fmt.Errorf("read the pod that lists the packages: %w", err)
+	}
+	list, told := n.Packages(r.held.Run, r.held.Lease.Record.Nonce)
+	switch {
+	case told && pod.Exists, pod.Failed, r.runner.Spent() > packagesLimit:
+		return workflow.Act(kamino.ActUnseal, "remove the pod that listed the packages", func(ctx context.Context) error {
+			if !told {
+				r.untold("node " + n.Name + " did not report its packages: " + pod.Message)
+			}
+			return r.engine.Cluster.RemoveAgents(ctx, r.held.Run, []kamino.Task{kamino.TaskPackages})
+		}), nil
+	case told:
+		r.empty.listed = true
+		if v := r.sameAs(poolstate.PackageDigest(list), r.donor.instance.VMID); v != nil {
+			return workflow.Next{}, &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{v.RefuseSame(n.Name)}}
+		}
+		return workflow.Done("other packages than those of a withdrawn version"), nil
+	}
+	return workflow.Wait("the node's packages; the pod is " + pod.Message), nil
+}
+
+func (r *Run) untold(why string) {
+	r.empty.listed = true
+	r.held.Warn(why + "; whether its packages are those of a withdrawn version is checked after the drain")
+}
+
+// withdrawnOf is the newest withdrawn version that was made of a machine and tells its packages.
+func (r *Run) withdrawnOf(vm string) *kamino.Artifact {
+	return kamino.First(r.image.bad, func(v kamino.Artifact) bool {
+		return v.Tags[kamino.TagPackages] != "" && kamino.SameVM(v.Tags[kamino.TagVM], vm)
+	})
+}
+
+// sameAs is the withdrawn version that was made of the same packages on the same machine.
+func (r *Run) sameAs(digest, vm string) *kamino.Artifact {
+	return kamino.First(r.image.bad, func(v kamino.Artifact) bool {
+		return digest != "" && v.Tags[kamino.TagPackages] == digest && kamino.SameVM(v.Tags[kamino.TagVM], vm)
+	})
+}

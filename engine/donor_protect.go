@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/workflow"
+)
+
+func (r *Run) lookProtect(ctx context.Context) (workflow.Next, error) {
+	n, mark, err := r.donor.recentNode(ctx, r.held.Run)
+	if err != nil {
+		return workflow.Next{}, err
+	}
+	if n.Tainted(kamino.TaintDeleting) {
+		return workflow.Next{}, fmt.Errorf("cluster-autoscaler is deleting node %s", n.Name)
+	}
+	if mark == nil && (r.held.Sealing() || n.Tainted(kamino.TaintBlock)) {
+		// A new mark would know nothing of what was done to the donor.
+		return workflow.Next{}, r.lostMark()
+	}
+	if mark == nil {
+		m := r.newMark(n, r.donor.instance, r.work())
+		return workflow.Act(kamino.ActProtect, "annotate the node with "+kamino.AnnotationProtect+"=true", func(ctx context.Context) error {
+			if err := r.engine.Cluster.Mark(ctx, n, m); err != nil || r.held.Overdue() || m.Work == kamino.WorkPatch {
+				return err
+			}
+			// It takes about as long as the settling, so it begins with it. The next step looks
+			// whether it did.
+			return r.beginSurvey(ctx, n)
+		}).Announcing(kamino.ActSurvey, lookAtTheFiles).Then(whySettle, r.opts.Settle), nil
+	}
+	// The autoscaler looks at the annotation only when it evaluates the node,
+	// and finishes a deletion that it has begun.
+	if age := r.engine.now().Sub(mark.Since); age >= 0 && age < r.opts.Settle && r.runner.Spent() < r.opts.Settle {
+		return workflow.WaitFor(whySettle, r.opts.Settle-max(age, r.runner.Spent())), nil
+	}
+	return workflow.Done("protected"), nil
+}
+
+const whySettle = "cluster-autoscaler to notice the annotation"
+
+func (r *Run) newMark(n kamino.Node, of kamino.Instance, work kamino.Work) kamino.Mark {
+	m := kamino.Mark{
+		Format: kamino.MarkFormat, Run: r.held.Run, Epoch: r.held.Lease.Epoch, Pool: r.pool.ID,
+		Instance: of.ID, VMID: of.VMID, BootID: n.BootID, Since: r.engine.date(), Work: work,
+	}
+	if v, ok := n.Annotations[kamino.AnnotationProtect]; ok {
+		m.Protection = &v
+	}
+	return m
+}
+
+// remark is an act that changes the mark of the run.
+func (r *Run) remark(what kamino.Act, says string, n kamino.Node, mark *kamino.Mark, change func(*kamino.Mark)) (workflow.Next, error) {
+	if mark == nil {
+		return workflow.Next{}, r.lostMark()
+	}
+	m := *mark
+	change(&m)
+	m.Epoch = r.held.Lease.Epoch
+	return workflow.Act(what, says, func(ctx context.Context) error { return r.engine.Cluster.Mark(ctx, n, m) }), nil
+}
+
+func (r *Run) lostMark() error {
+	return fmt.Errorf("node %s lost the mark of run %s: somebody removed annotation %s", r.donor.node.Name, r.held.Run, kamino.AnnotationRun)
+}

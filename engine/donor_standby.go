@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/workflow"
+)
+
+// wasHeld says whether the donor was taken out of service, as its node or a lease of the run tells.
+func (r *Run) wasHeld() bool {
+	if !r.mayRelease() {
+		return false
+	}
+	mark, err := r.donor.node.Mark()
+	return err == nil && mark != nil && mark.Held || r.held.Before.Held || r.held.Lease != nil && r.held.Lease.Record.Held
+}
+
+// holder is the provider as one that holds instances; nil where no pool replaces what is off.
+func (e *Engine) holder() kamino.Standby {
+	holder, _ := e.asked().(kamino.Standby)
+	return holder
+}
+
+// asked is the provider that is asked what it can do besides: a plan's memory can do nothing.
+func (e *Engine) asked() kamino.Provider {
+	if plan, ok := e.Provider.(*readOnce); ok {
+		return plan.Provider
+	}
+	return e.Provider
+}
+
+func (r *Run) holdsDonor() bool { return r.mayRelease() && r.donorNeeded() }
+
+func (r *Run) releasesDonor() bool { return r.mayRelease() && r.donorMarked() }
+
+func (r *Run) mayRelease() bool { return r.engine.holder() != nil }
+
+// holding reads how an instance stands in the pool, which is one that replaces what is off.
+func (r *Run) holding(ctx context.Context, id kamino.InstanceID) (kamino.Holding, error) {
+	how, err := r.engine.holder().Holding(ctx, r.pool, id)
+	if err != nil {
+		return how, fmt.Errorf("read the state of instance %s in pool %s: %w", id, r.pool.Name, err)
+	}
+	return how, nil
+}
+
+// refuseHeld refuses a donor that somebody else has taken out of service.
+func (r *Run) refuseHeld(ctx context.Context) error {
+	if !r.mayRelease() {
+		return nil
+	}
+	how, err := r.holding(ctx, r.donor.instance.ID)
+	if err != nil || how == kamino.InService || how == kamino.Remains {
+		return err
+	}
+	return &kamino.RefusedError{Subject: "node " + r.donor.node.Name, Refusals: []kamino.Refusal{{Code: "held", Field: "state in pool " + r.pool.Name, Value: string(how),
+		Why: "the donor's instance is not in service, and Kamino did not take it out", Do: "put it in service, or choose another node"}}}
+}
+
+// refuseServed ends a run whose donor somebody has put back in service before it is switched off:
+// its pool would replace it.
+func (r *Run) refuseServed(ctx context.Context) error {
+	if !r.mayRelease() {
+		return nil
+	}
+	how, err := r.holding(ctx, r.donor.instance.ID)
+	if err != nil || how == kamino.Held {
+		return err
+	}
+	return kamino.WithHint(fmt.Errorf("somebody has put instance %s back in service (%s): switched off, pool %s would replace it", r.donor.instance.ID, how, r.pool.Name),
+		"find out what ends its Standby, then run the command again")
+}
+
+const holdTheDonor = "take the donor out of service"
+
+// lookHold takes the donor out of service. That is written down first, on the node and on the
+// lease: whoever finds it there gives it back.
+func (r *Run) lookHold(ctx context.Context) (workflow.Next, error) {
+	n, mark, err := r.donor.recentNode(ctx, r.held.Run)
+	if err != nil {
+		return workflow.Next{}, err
+	}
+	if mark == nil || !mark.Held {
+		next, err := r.remark(kamino.ActHolding, "record on the node that it is about to be taken out of service", n, mark, func(m *kamino.Mark) { m.Held, m.Block = true, true })
+		return next.Announcing(kamino.ActHold, holdTheDonor).Noting(func(l *kamino.Lease) { l.Record.Held = true }), err
+	}
+	how, err := r.holding(ctx, r.donor.instance.ID)
+	switch {
+	case err != nil:
+		return workflow.Next{}, err
+	case how == kamino.Held:
+		return r.lookCounted(mark), nil
+	case how == kamino.Moving:
+		return workflow.Wait("the donor to be out of service"), nil
+	}
+	return workflow.Act(kamino.ActHold, holdTheDonor, func(ctx context.Context) error { return r.engine.holder().Hold(ctx, r.pool, r.donor.instance.ID) }).
+		Then("the donor to be out of service", 0), nil
+}
+
+// recount is longer than cluster-autoscaler remembers the size of a group: for one minute it adds
+// to what it knew, and sets the sum (refreshInterval in
+// cluster-autoscaler/cloudprovider/aws/aws_manager.go of k8s.io/autoscaler). For the first evicted
+// pod it would undo that the pool is one smaller. Where Options.Settle is 0, no autoscaler runs.
+const recount = 70 * time.Second
+
+// lookCounted waits until an autoscaler knows that the donor is out of service, before any pod is
+// evicted.
+func (r *Run) lookCounted(mark *kamino.Mark) workflow.Next {
+	now := r.engine.now()
+	if r.empty.held.IsZero() {
+		r.empty.held = now
+	}
+	if waited := now.Sub(r.empty.held); r.opts.Settle > 0 && !mark.Sealing && waited < recount {
+		return workflow.WaitFor("cluster-autoscaler to read the pool's new size", recount-waited)
+	}
+	return workflow.Done("out of service")
+}
+
+// lookRelease puts the donor back in service if a run took it out.
+func (r *Run) lookRelease(ctx context.Context) (workflow.Next, error) {
+	mark, gone, err := r.donorMark(ctx)
+	if err != nil || gone != "" {
+		return workflow.Done(gone), err
+	}
+	if !r.back.forgotten && (mark == nil || !mark.Held) && !(r.held.Mine() && r.held.Lease.Record.Held) {
+		return workflow.Done("the donor was not taken out of service"), nil
+	}
+	return r.lookInService(ctx, r.donor.node, r.donor.instance.ID)
+}
+
+// lookInService puts an instance back in service, which has to run and whose node has to be Ready
+// then.
+func (r *Run) lookInService(ctx context.Context, n kamino.Node, id kamino.InstanceID) (workflow.Next, error) {
+	if r.back.poolGone {
+		return workflow.Done("the donor is gone with its pool"), nil
+	}
+	if why, err := r.stranger(ctx, n.Name, id); err != nil || why != "" {
+		return r.leftOff(why), err
+	}
+	how, err := r.holding(ctx, id)
+	if errors.Is(err, kamino.ErrNotFound) {
+		return r.lookMissing(ctx, id)
+	} else if err != nil {
+		return workflow.Next{}, err
+	}
+	release := workflow.Act(kamino.ActRelease, "put the donor back in service", func(ctx context.Context) error { return r.engine.holder().Release(ctx, r.pool, id) }).
+		Then("the donor to be in service", 0)
+	switch how {
+	case kamino.InService:
+		return workflow.Done("in service"), nil
+	case kamino.Moving:
+		return workflow.Wait("the donor to be in service"), nil
+	case kamino.Remains:
+		return release, nil
+	}
+	in, err := r.donor.asShown(ctx, id)
+	switch {
+	case errors.Is(err, kamino.ErrNotFound):
+		return r.lookMissing(ctx, id)
+	case err != nil:
+		return workflow.Next{}, fmt.Errorf("read instance %s: %w", id, err)
+	case in.Power == kamino.PowerBetween:
+		return workflow.Wait("the machine to start or to stop"), nil
+	case in.Power == kamino.PowerOff:
+		return workflow.Act(kamino.ActPowerOn, startTheMachine, func(ctx context.Context) error { return r.engine.Provider.SetPower(ctx, id, kamino.PowerOn) }).
+			Then("the machine to start", 0), nil
+	case n.UID != "" && n.RunsOn(id) && !n.Ready:
+		return workflow.Wait("the node to become Ready"), nil
+	}
+	return release, nil
+}

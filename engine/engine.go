@@ -1,0 +1,162 @@
+// Package engine has the runs of Kamino: update, patch, prove, promote, withdraw, rollback, restore,
+// plan, auto-update and doctor. [Pipeline] is the list of steps of an update; the same list drives
+// the command line, the Job, the dry run, the progress output and the docs. An [Engine] runs steps:
+// it looks at the world, acts, looks again, waits, resumes what another process left, and gives back
+// what was taken.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/selection"
+)
+
+// Engine runs steps against one provider and one cluster. Its fields are set
+// once; every method may be called by several goroutines, for several pools.
+//
+// A method that works on several pools runs them side by side and calls the functions in the
+// fields from several goroutines at once. Only the calls of Report, DonorBack and Holds for one pool
+// come one at a time. Until a run has read its pool, Report and Holds name no pool.
+type Engine struct {
+	Provider kamino.Provider
+	Cluster  kamino.Cluster
+	Clock    kamino.Clock // nil: the wall clock
+	// Process is how this process shows on a lease: host/pid and what makes it unique, as
+	// containers may share both. Whose name is on a lease holds it.
+	Process string
+	Report  func(kamino.Event) // nil: nobody listens
+	// NewID makes an ID for a new run: lower-case letters, digits and dashes,
+	// at most 40 characters.
+	NewID func() string
+	// MinPoll and MaxPoll bound the time between two looks at something that is
+	// waited for; zero means 1 s and 5 s. Patient steps wait up to three times
+	// as long. (ARM lets an instance be read 12 times a minute, with bursts of
+	// 36: https://learn.microsoft.com/azure/virtual-machines/compute-throttling-limits.)
+	// A MinPoll above LongestPoll can make runs fail.
+	MinPoll, MaxPoll time.Duration
+
+	// DonorBack, where set, is called as soon as a run has no donor of the pool away, and none that
+	// it could take; also by runs that need none.
+	DonorBack func(kamino.PoolID)
+	// Holds, where set, is told what a run of the pool holds, in words for people, whenever that
+	// may have changed.
+	Holds func(pool kamino.PoolID, what []string)
+	// Sighted, where set, tells since when this process has seen the lease of a pool as it is at a
+	// revision; zero: it has not. That counts as watching it, so that a process that stands by
+	// need not begin to watch when the other one's end is known.
+	Sighted func(pool kamino.PoolID, revision string) time.Time
+	// Threads, where set, runs n bodies side by side in place of goroutines, each with an engine of
+	// its own, and returns when all have ended: a simulation lets one run at a time.
+	Threads func(n int, body func(*Engine, int))
+}
+
+// now is for measuring, date for what is written down.
+func (e *Engine) now() time.Time { return e.clock().Now() }
+
+func (e *Engine) date() time.Time { return e.now().UTC() }
+
+// LongestPoll is the longest interval between two reads of a donor: it must not
+// be able to go off and on again between them.
+const LongestPoll = 10 * time.Second
+
+func (e *Engine) clock() kamino.Clock {
+	if e.Clock == nil {
+		return kamino.WallClock{}
+	}
+	return e.Clock
+}
+
+func (e *Engine) report(ev kamino.Event) {
+	if e.Report != nil {
+		ev.Time = e.date()
+		e.Report(ev)
+	}
+}
+
+// poolOf is the pool of a node, "" where it is of none.
+func (e *Engine) poolOf(ctx context.Context, n kamino.Node) (kamino.PoolID, error) {
+	id, err := e.Provider.PoolOf(ctx, n.ProviderID)
+	if errors.Is(err, kamino.ErrUnsupported) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("find the pool of node %s: %w", n.Name, err)
+	}
+	return id, nil
+}
+
+// nodesOf reads the nodes of a pool, by a list of all.
+func (e *Engine) nodesOf(ctx context.Context, id kamino.PoolID) ([]kamino.Node, error) {
+	nodes, err := e.Cluster.Nodes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	return e.ofPool(ctx, nodes, id)
+}
+
+// ofPool are those of the nodes that belong to a pool.
+func (e *Engine) ofPool(ctx context.Context, nodes []kamino.Node, id kamino.PoolID) (out []kamino.Node, err error) {
+	for _, n := range nodes {
+		pool, err := e.poolOf(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		if pool == id {
+			out = append(out, n)
+		}
+	}
+	return selection.Twins(out), nil
+}
+
+// inTurn calls do for 0 to n-1, each with an engine of its own: those that are urgent all at once,
+// and beside them the others, as many at a time as readers. It returns when all have ended.
+func (e *Engine) inTurn(n int, urgent func(int) bool, do func(*Engine, int)) {
+	var now, later []int
+	for i := range n {
+		if urgent(i) {
+			now = append(now, i)
+		} else {
+			later = append(later, i)
+		}
+	}
+	var mu sync.Mutex
+	next := func() (i int, ok bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(later) == 0 {
+			return 0, false
+		}
+		i, later = later[0], later[1:]
+		return i, true
+	}
+	e.beside(len(now)+min(len(later), poolstate.Readers), func(e *Engine, worker int) {
+		if worker < len(now) {
+			do(e, now[worker])
+			return
+		}
+		for i, ok := next(); ok; i, ok = next() {
+			do(e, i)
+		}
+	})
+}
+
+// noneUrgent is for inTurn where nothing is urgent.
+func noneUrgent(int) bool { return false }
+
+// beside calls body n times side by side and returns when all have ended.
+func (e *Engine) beside(n int, body func(*Engine, int)) {
+	if e.Threads != nil {
+		e.Threads(n, body)
+		return
+	}
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { body(e, i) })
+	}
+	wg.Wait()
+}

@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/workflow"
+)
+
+// GiveBack gives back what an earlier run left in the pool of a node with which no run can be tried
+// now. A run that lives is left alone; a node that is unknown or of no pool is no error.
+func (e *Engine) GiveBack(ctx context.Context, donor string) error {
+	return e.newRun(kamino.Options{Donor: donor}).giveBackRefused(ctx)
+}
+
+// giveBackRefused gives back what an earlier run left in the pool of a donor that this run may not
+// take: what was taken is given back whatever has become of it since, and whatever right is missing
+// that only a new run needs.
+func (r *Run) giveBackRefused(ctx context.Context) error {
+	if r.donor.node.Name == "" { // nothing was read yet
+		var err error
+		if r.donor.node, err = r.engine.Cluster.Node(ctx, r.opts.Donor); err != nil {
+			return nil // the run's own error tells why
+		}
+	}
+	id, err := r.engine.poolOf(ctx, r.donor.node)
+	if err != nil || id == "" {
+		return err
+	}
+	lease, err := r.engine.Cluster.Lease(ctx, id)
+	if err != nil {
+		return fmt.Errorf("read lease of pool %s: %w", id.Name(), err)
+	}
+	mark, err := r.donor.node.OwnedBy(id, lease)
+	if lease.Holder == "" && (err != nil || mark == nil) {
+		return nil
+	}
+	nodes, err := r.engine.nodesOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = r.engine.clear(ctx, poolstate.State{ID: id, Lease: lease, Nodes: nodes}, RestoreOptions{})
+	if held := (*kamino.HeldError)(nil); errors.As(err, &held) {
+		return nil // it lives, and gives back what it takes
+	}
+	return err
+}
+
+// abandon gives back everything after a failure. It goes on although ctx may
+// have ended: that is when giving back matters most.
+func (r *Run) abandon(ctx context.Context, cause error) error {
+	interrupted := ctx.Err() != nil
+	ctx = context.WithoutCancel(ctx)
+	if r.refusedFirst(cause) {
+		return errors.Join(cause, r.release(ctx, func(l *kamino.Lease) { l.Record = kamino.Record{} })) // no run of which to tell
+	}
+	r.held.GivingBack = true
+	if rec := r.held.Lease.Record; r.held.Adopted && rec.Donor != "" && !(rec.Donor == r.donor.node.Name && kamino.SameVM(rec.VMID, r.donor.instance.VMID)) {
+		// The run that was adopted had another donor, and still has it.
+		r.donor.node = kamino.Node{Name: rec.Donor}
+		r.donor.instance = kamino.Instance{ID: rec.Instance, VMID: rec.VMID}
+	}
+	r.tell(kamino.Event{Kind: kamino.EventGivingBack, Percent: -1, Message: cause.Error()})
+	errs := []error{cause}
+	if err := r.held.Persist(ctx, "write failure on", func(l *kamino.Lease) {
+		l.Record.GivingBack, l.Record.Failure, l.Record.FailedAt, l.Record.Interrupted = true, kamino.CutText(cause.Error(), 5*kamino.MaxFailure), kamino.FailedStep(cause), interrupted
+		if proof := (*kamino.ProofError)(nil); errors.As(cause, &proof) {
+			l.Record.Proof = proof.Outcome
+		}
+	}); err != nil {
+		if errors.Is(err, kamino.ErrLeaseLost) {
+			return errors.Join(cause, err)
+		}
+		errs = append(errs, err)
+	}
+	if proof := (*kamino.ProofError)(nil); !interrupted && r.work() == "" && !errors.As(cause, &proof) { // of others there is one already
+		r.warn(ctx, r.donor.node, kamino.EventRunFailed, "run "+r.held.Run+" failed, and gives back what it took: "+cause.Error(), cause)
+	}
+	failed := r.giveBack(ctx, cause)
+	left := r.exec(ctx, canaryBack())
+	if failed == nil && !interrupted && r.work() == "" {
+		failed = r.exec(ctx, leftovers())
+	}
+	failed = errors.Join(failed, left)
+	if failed != nil {
+		// The lease stays: whoever comes next adopts the run and gives back.
+		r.warn(ctx, r.donor.node, kamino.EventDonorAway, "run "+r.held.Run+" could not give back what it took: "+failed.Error(), nil)
+		errs = append(errs, kamino.WithHint(fmt.Errorf("give back: %w", failed), "kamino restore"))
+		return errors.Join(errs...)
+	}
+	_ = r.readVerdict(ctx) // what cannot be read is told by the run's own failure
+	if err := r.release(ctx, nil); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// giveBack gives the donor back, unless that is what has failed already: then
+// a person is needed, and hears of it now.
+func (r *Run) giveBack(ctx context.Context, cause error) error {
+	if r.work() == kamino.WorkProve {
+		return nil // it takes none
+	}
+	var s *kamino.StepError
+	if errors.As(cause, &s) && (s.Step == kamino.StepStart || s.Step == kamino.StepReturn) && errors.Is(cause, workflow.ErrOverdue) {
+		return errors.New("the donor did not come back in time")
+	}
+	return r.exec(ctx, restitution())
+}
+
+// startForgotten starts the donor of a run whose lease another run holds that does not know of it,
+// as after a restore of etcd from a backup: nobody else would.
+func (r *Run) startForgotten(ctx context.Context) error {
+	rec := r.held.Lease.Record
+	// The run may have created its seal pod after the lease went back in time: it would seal the disk
+	// under the other run.
+	removed := r.engine.Cluster.RemoveAgents(context.WithoutCancel(ctx), r.held.Run, agentTasks(r.patching(), true))
+	if rec.Donor == r.held.Lost.Record.Donor {
+		return removed
+	}
+	r.held.Before, r.held.Lease = rec, nil
+	return errors.Join(removed, r.exec(context.WithoutCancel(ctx), []Step{{Name: kamino.StepStayOn, Does: "start the machine of this run, of which the run that holds the lease does not know",
+		Look: (*Run).lookForgotten, Limit: returnLimit, Stubborn: true}}))
+}
+
+// lookForgotten starts a machine, and watches it for a while: one that is sealed switches itself
+// off, and a node that was off a moment ago still shows that it is Ready. Only then the machine is
+// put back in service.
+func (r *Run) lookForgotten(ctx context.Context) (workflow.Next, error) {
+	if r.runner.Spent() >= 2*guestHalt {
+		return r.lookOn(ctx)
+	}
+	was := r.held.Before
+	next, err := r.lookPower(ctx, was.Donor, kamino.Instance{ID: was.Instance, VMID: was.VMID})
+	if err == nil && next.Kind == workflow.NextDone {
+		return workflow.Wait("a sealed machine to switch itself off"), nil
+	}
+	return next, err
+}
+
+// stayedOn looks at the donor of an adopted run once more before its lease is freed, and at the
+// marks of a run whose lease went back in time: they may have come back with it.
+func (r *Run) stayedOn(ctx context.Context) error {
+	if !r.held.Remade.IsZero() && r.donor.node.Name != "" && !r.held.GivingBack {
+		if err := r.exec(ctx, []Step{{Name: kamino.StepReturn, Does: "remove the block and the protection if they came back", Look: (*Run).lookReturn, Limit: returnLimit, Stubborn: true}}); err != nil {
+			return err
+		}
+	}
+	if r.held.Before.Instance == "" {
+		return nil
+	}
+	return r.exec(ctx, stayOn())
+}

@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/workflow"
+)
+
+// imageState is what is known of today's version, and of what it is made of.
+type imageState struct {
+	reference  kamino.ImageReference // how the pool shall refer to it
+	definition kamino.Artifact       // as last seen
+	formerHome bool                  // it was there before the run began, and so may versions be
+	readAt     time.Time             // when version was read whole; zero once something was written of it
+	offeredAt  time.Time             // when the pool was read that version was offered in; zero once it was read again
+	noted      bool                  // the write of the model stands on the lease
+	unreturned bool                  // what no provider gives back was named before the first write of the model
+	whole      bool                  // nothing of the model is left to be written
+	version    kamino.Artifact       // as last seen
+	preBuilt   bool                  // it was there before the run began
+	reused     *kamino.Artifact
+	foreign    string // why a snapshot of the pool's name was left alone
+	failures   int
+	there      bool              // what this process builds was seen, or its making was acknowledged
+	lost       time.Time         // since when it is not found
+	kept       []string          // old versions that turned out to be in use
+	going      *kamino.Artifact  // the old version whose deletion was begun and not acknowledged
+	listed     []kamino.Artifact // the versions as they were last listed
+	listedAt   time.Time         // when that was; zero once something was done that may have changed them
+	cleaning   bool              // this process has asked for the end of the snapshot
+	bad        []kamino.Artifact // those that were withdrawn
+}
+
+// imageMissing: today's version is not even begun.
+func (r *Run) imageMissing() bool { return !r.image.preBuilt }
+
+// imageUnready: today's version is not there, or still being built, perhaps from
+// the snapshot.
+func (r *Run) imageUnready() bool {
+	return !r.image.preBuilt || !r.image.version.Whole() || !r.image.version.Ready
+}
+
+// lookImage builds the version. A build that failed because the region has no
+// zone-redundant storage is repeated once without.
+func (r *Run) lookImage(ctx context.Context) (workflow.Next, error) {
+	found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Version, r.image.version.Name)
+	if err != nil {
+		return workflow.Next{}, fmt.Errorf("read version %s: %w", r.image.version.Name, err)
+	}
+	if len(found) == 0 {
+		return r.absentVersion(ctx)
+	}
+	v := found[0]
+	r.image.there, r.image.lost = true, time.Time{}
+	switch {
+	case !v.Ours(), r.image.reused != nil && v.Tags[kamino.TagRun] != r.image.reused.Tags[kamino.TagRun], r.image.preBuilt && v.Tags[kamino.TagRun] != r.image.version.Tags[kamino.TagRun]:
+		return workflow.Next{}, fmt.Errorf("version %s appeared meanwhile and was not made by this run", v.Name)
+	case v.Whole() && v.Ready:
+		if r.image.version, r.image.readAt = v, r.engine.now(); r.ungated() {
+			return r.gate(v), nil
+		}
+		return workflow.Done(strings.TrimSuffix("replicated, "+v.Storage, ", ")), nil // a cloud may have no types of storage
+	case v.State == kamino.Failed:
+		return r.failedImage(v)
+	case v.State == kamino.Deleting:
+		return workflow.Wait("the failed version to be deleted"), nil
+	}
+	return workflow.WaitPercent("the build and replication of the image", v.Percent), nil
+}
+
+// absentVersion builds the version, but for one that was there: that it is not found is believed
+// after goneAfter only, as it would be made a second time.
+func (r *Run) absentVersion(ctx context.Context) (workflow.Next, error) {
+	if now := r.engine.now(); r.image.lost.IsZero() {
+		r.image.lost = now
+	} else if kamino.Elapsed(r.image.lost, now) >= kamino.GoneAfter {
+		r.image.there = false
+	}
+	if r.image.there {
+		return workflow.Wait(lateVersion(r.image.version.Name)), nil
+	}
+	return r.createVersion(ctx)
+}
+
+func lateVersion(name string) string {
+	return "version " + name + ", which is not found, to be found or to be confirmed gone"
+}
+
+func (r *Run) createVersion(ctx context.Context) (workflow.Next, error) {
+	if r.image.reused == nil {
+		return workflow.Next{}, errors.New("no snapshot to build from: it was deleted meanwhile")
+	}
+	want := kamino.Artifact{
+		Kind: kamino.Version, Name: r.image.version.Name, Source: r.image.reused.ID, Replica: r.opts.Replicas,
+		Storage: r.held.Lease.Record.Storage, Tags: r.image.reused.Tags,
+	}
+	hidden, err := r.bornHidden(ctx)
+	if err != nil {
+		return workflow.Next{}, err
+	} else if hidden {
+		want = r.hide(want)
+	}
+	if !r.promotes() {
+		want = want.Gate()
+	}
+	if hidden && r.opts.ImageOnly {
+		want.Tags[kamino.TagBootstrap] = kamino.TagBootstrapUnaccepted
+	}
+	create := workflow.Act(kamino.ActCreateVersion, buildText(want.Name), func(ctx context.Context) error {
+		err := r.engine.Provider.Create(ctx, r.pool, want)
+		if noZRS(err) {
+			return r.held.SetLease(ctx, func(l *kamino.Lease) { l.Record.Storage = kamino.StorageLRS })
+		}
+		r.image.there, r.image.lost = err == nil, time.Time{}
+		return err
+	})
+	if r.held.Lease.Ledger.Empty { // it is noted when the block comes off, where this run had a donor
+		create = create.Noting(func(l *kamino.Lease) { l.Ledger.Empty = false })
+	}
+	return create, nil
+}
+
+func buildText(version string) string { return "build version " + version }
+
+func (r *Run) failedImage(v kamino.Artifact) (workflow.Next, error) {
+	retry := v.Storage == kamino.StorageZRS && noZRS(errors.New(v.Failure))
+	if !retry && r.image.failures > 0 {
+		return workflow.Next{}, fmt.Errorf("version %s failed twice: %s", v.Name, v.Failure)
+	}
+	return workflow.Act(kamino.ActDeleteVersion, "delete the failed version and build again; it failed: "+v.Failure, func(ctx context.Context) error {
+		if r.image.there = false; !retry {
+			r.image.failures++
+		}
+		return r.engine.Provider.Delete(ctx, r.pool, v)
+	}).Noting(func(l *kamino.Lease) {
+		if retry {
+			l.Record.Storage = kamino.StorageLRS
+		}
+	}), nil
+}
+
+// noZRS recognises the texts with which Azure has refused zone-redundant
+// storage over the years.
+func noZRS(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, after, zrs := strings.Cut(strings.ToLower(err.Error()), "zrs")
+	return zrs && strings.Contains(after, "not supported")
+}
+
+// lookFailedVersion deletes what a failed build left, and waits for one that
+// still reads the snapshot.
+func (r *Run) lookFailedVersion(ctx context.Context) (workflow.Next, error) {
+	if r.image.version.Name == "" {
+		return workflow.Done("no version was begun"), nil
+	}
+	found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Version, r.image.version.Name)
+	if err != nil {
+		return workflow.Next{}, fmt.Errorf("read version %s: %w", r.image.version.Name, err)
+	}
+	if len(found) == 0 && r.image.there && r.runner.Spent() < kamino.LookAge { // it may be built from the snapshot already
+		return workflow.Wait(lateVersion(r.image.version.Name)), nil
+	} else if len(found) == 0 || !found[0].Ours() {
+		return workflow.Done("none"), nil
+	}
+	v := found[0]
+	switch {
+	case v.State == kamino.Failed && !v.Whole():
+		return workflow.Act(kamino.ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
+			return r.engine.Provider.Delete(ctx, r.pool, v)
+		}), nil
+	case v.State == kamino.Creating, v.State == kamino.Deleting:
+		return workflow.WaitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil
+	}
+	return workflow.Done(v.Name + " is in order"), nil
+}

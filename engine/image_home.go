@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/workflow"
+)
+
+// mendTime is how long a gallery or definition that has failed is asked for
+// again.
+const mendTime = 5 * time.Minute
+
+// ensure is a look that creates what does not exist.
+func (r *Run) ensure(ctx context.Context, want kamino.Artifact, check func(kamino.Artifact) error) (workflow.Next, error) {
+	found, err := r.engine.Provider.Find(ctx, r.pool, want.Kind, want.Name)
+	if err != nil {
+		return workflow.Next{}, fmt.Errorf("read %s %s: %w", want.Kind, want.Name, err)
+	}
+	create := workflow.Act(createAct(want.Kind), createText(want.Kind, want.Name), func(ctx context.Context) error {
+		return r.engine.Provider.Create(ctx, r.pool, want)
+	})
+	if len(found) == 0 && !r.held.Lease.Ledger.Empty { // versions live in it
+		return create.Noting(func(l *kamino.Lease) { l.Ledger.Empty = true }), nil
+	} else if len(found) == 0 {
+		return create, nil
+	}
+	have := found[0]
+	switch have.State {
+	case kamino.Succeeded:
+		return workflow.Done(have.Name), check(have)
+	case kamino.Failed:
+		// The same request again mends what an earlier one left half made.
+		if r.runner.Spent() > mendTime {
+			return workflow.Next{}, kamino.WithHint(fmt.Errorf("%s %s has failed: %s", have.Kind, have.Name, have.Failure),
+				"delete it if it is empty, then run again")
+		}
+		return create, nil
+	}
+	return workflow.Wait(fmt.Sprintf("%s %s, which is %s", have.Kind, have.Name, have.State)), nil
+}
+
+// livesIn says whether image versions live in artifacts of a kind here.
+func (e *Engine) livesIn(kind kamino.Kind) bool { return slices.Contains(e.Provider.Homes(), kind) }
+
+func (r *Run) inGallery() bool { return r.engine.livesIn(kamino.Gallery) }
+
+func (r *Run) inDefinition() bool { return r.engine.livesIn(kamino.Definition) }
+
+func createAct(kind kamino.Kind) kamino.Act {
+	if kind == kamino.Gallery {
+		return kamino.ActCreateGallery
+	}
+	return kamino.ActCreateDefinition
+}
+
+func createText(kind kamino.Kind, name string) string { return fmt.Sprintf("create %s %s", kind, name) }
+
+func (r *Run) lookGallery(ctx context.Context) (workflow.Next, error) {
+	want := kamino.Artifact{Kind: kamino.Gallery, Name: r.pool.Gallery}
+	next, err := r.ensure(ctx, want, func(kamino.Artifact) error { return nil })
+	return next.Announcing(kamino.ActCreateDefinition, createText(kamino.Definition, kamino.DefinitionName(r.pool.Name))), err
+}
+
+func (r *Run) lookDefinition(ctx context.Context) (workflow.Next, error) {
+	want := r.wantedDefinition()
+	return r.ensure(ctx, want, func(have kamino.Artifact) error {
+		r.image.definition = have
+		if list := misfits(have, want); len(list) > 0 {
+			return kamino.InTheWay{Err: kamino.WithHint(errors.New(list[0].Why), "%s", list[0].Do)}
+		}
+		return nil
+	})
+}
+
+// wantedDefinition is one that the donor's disk fits.
+func (r *Run) wantedDefinition() kamino.Artifact {
+	in := r.donor.instance
+	return kamino.Artifact{
+		Kind: kamino.Definition, Name: kamino.DefinitionName(r.pool.Name),
+		Machine: kamino.Machine{Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType, Controller: in.Controller},
+	}
+}
+
+// misfits compares what of a definition can never be changed. A definition
+// without an architecture or a security type is of the original: x64, Standard. One for
+// TrustedLaunchSupported fits nobody: its versions are never made of snapshots
+// (https://github.com/hashicorp/packer-plugin-azure/issues/304).
+func misfits(have, want kamino.Artifact) (list []kamino.Refusal) {
+	for _, f := range []struct{ name, have, want, absent string }{
+		{"generation", have.Generation, want.Generation, "V1"},
+		{"architecture", have.Architecture, want.Architecture, "x64"},
+		{"security type", have.SecurityType, want.SecurityType, "Standard"},
+	} {
+		if f.have == "" {
+			f.have = f.absent
+		}
+		if f.want != "" && !strings.EqualFold(f.have, f.want) {
+			list = append(list, kamino.Refusal{Code: "fit", Field: f.name + " of image definition " + have.Name, Value: f.have,
+				Why: fmt.Sprintf("image definition %s has %s %s, the donor %s, and it can never be changed", have.Name, f.name, f.have, f.want),
+				Do:  "if no instance uses its versions, delete the definition; else choose another gallery with --gallery"})
+		}
+	}
+	return list
+}
+
+// keepWithdrawn is how many versions stay that were withdrawn, and as many that were never offered.
+const keepWithdrawn = 1

@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/workflow"
+)
+
+// saveList keeps what the receipt's disk holds. Without it an image is as good, and a difference by
+// name cannot be told.
+func (r *Run) saveList(ctx context.Context, n kamino.Node, receipt kamino.Receipt) {
+	shelf, ok := r.engine.Cluster.(kamino.PackageStore)
+	list, told := n.Packages(receipt.Run, receipt.Nonce)
+	if !ok || !told || poolstate.PackageDigest(list) != receipt.PackageDigest {
+		return
+	}
+	if err := shelf.SaveList(ctx, r.pool.ID, receipt.Run, kamino.DiskList{Packages: list, Images: n.Software.Images}); err != nil {
+		r.held.Warn("the package list of the image was not saved: " + err.Error())
+	}
+}
+
+// pruneLists deletes the lists of which there is no version any more.
+func (r *Run) pruneLists(ctx context.Context, versions []kamino.Artifact) (next workflow.Next, any bool) {
+	shelf, ok := r.engine.Cluster.(kamino.PackageStore)
+	if !ok {
+		return workflow.Next{}, false
+	}
+	runs, err := shelf.Lists(ctx, r.pool.ID)
+	if err != nil {
+		r.held.Warn("old package lists were not deleted: " + err.Error())
+		return workflow.Next{}, false
+	}
+	runs = slices.DeleteFunc(runs, func(run string) bool {
+		return run == r.held.Run || slices.ContainsFunc(versions, func(v kamino.Artifact) bool { return v.Tags[kamino.TagRun] == run })
+	})
+	if len(runs) == 0 {
+		return workflow.Next{}, false
+	}
+	return workflow.Act(kamino.ActDeleteLists, "delete the package lists of versions that are gone", func(ctx context.Context) (err error) {
+		for _, run := range runs {
+			err = errors.Join(err, shelf.DeleteList(ctx, run))
+		}
+		return err
+	}), true
+}
+
+// Prunable lists the versions that may be deleted, oldest first: ours, older than the newest keep
+// that were promoted, and used by no model, no instance, and no way back. What was withdrawn counts
+// apart, as its reason speaks against its donor, and so does what was never offered: of each the
+// newest apart stay, and all that may yet be promoted. So does a version that the pool may stick
+// to, and one that only its name makes old, and with any doubt a version stays.
+func Prunable(newestFirst []kamino.Artifact, keep, apart int, ledger kamino.Ledger) []kamino.Artifact {
+	var out []kamino.Artifact
+	promoted, withdrawn, hidden := 0, 0, 0
+	for _, v := range newestFirst {
+		recent := false
+		switch {
+		case !v.Whole(), v.Foreign(), v.OfFormer:
+		case !v.Good():
+			recent = withdrawn < apart
+			withdrawn++
+		case v.Unused():
+			recent = hidden < apart || promoted == 0
+			hidden++
+		default:
+			recent = promoted < keep
+			promoted++
+		}
+		target := ledger.Former != nil && strings.EqualFold(ledger.Former.Image, v.ID)
+		switch {
+		case recent,
+			!v.Ours(), v.InModel, v.Instances > 0, target, v.State == kamino.Creating, ledger.Sticks(v.Name, newestFirst),
+			v.Whole() && v.Outnumbered(newestFirst) != nil:
+			continue
+		}
+		out = append(out, v)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// lookPrune deletes one version at a time, the oldest first.
+func (r *Run) lookPrune(ctx context.Context) (workflow.Next, error) {
+	versions, err := r.recentVersions(ctx)
+	if err != nil {
+		return workflow.Next{}, err
+	}
+	if missing := r.unlisted(versions); missing != "" && r.runner.Spent() < kamino.LookAge {
+		r.image.listedAt = time.Time{} // not to be looked at again
+		return workflow.Wait(missing + ", to be listed or to be confirmed gone"), nil
+	}
+	versions = r.held.Lease.Ledger.Distrust(versions)
+	victims := slices.DeleteFunc(Prunable(versions, r.opts.History, keepWithdrawn, r.held.Lease.Ledger), func(v kamino.Artifact) bool { return slices.Contains(r.image.kept, v.Name) })
+	if g := r.image.going; g != nil && kamino.IndexOf(versions, g.Name) < 0 {
+		victims = []kamino.Artifact{*g}
+	}
+	if len(victims) == 0 {
+		if len(r.result.Pruned) > 0 || r.held.Adopted { // lists end with their versions
+			if next, any := r.pruneLists(ctx, versions); any {
+				return next, nil
+			}
+		}
+		return workflow.Done(fmt.Sprintf("versions kept: %d", len(versions))), nil
+	}
+	v := victims[0]
+	if v.State == kamino.Deleting {
+		return workflow.Wait("version " + v.Name + " to be deleted"), nil
+	}
+	next := workflow.Act(kamino.ActDeleteVersion, "delete version "+v.Name, func(ctx context.Context) error {
+		r.image.going = &v
+		err := r.engine.Provider.Delete(ctx, r.pool, v)
+		switch {
+		case errors.Is(err, kamino.ErrInUse):
+			r.image.going, r.image.kept = nil, append(r.image.kept, v.Name)
+			return nil
+		case err != nil:
+			return err
+		}
+		r.image.going = nil
+		r.result.Changed = true
+		r.result.Pruned = append(r.result.Pruned, v.Name)
+		return nil
+	}).Of(v.Name)
+	if v.Tags[kamino.TagBad] != "" && !v.Aside() {
+		next = next.Noting(func(l *kamino.Lease) { l.Ledger.NotePruned(v) })
+	}
+	return next, nil
+}

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/selection"
+)
+
+// PatchResult is what Patch did with a pool.
+type PatchResult struct {
+	Pool  kamino.PoolID `json:"pool"`
+	Nodes []PatchedNode `json:"nodes"` // in the order in which they were taken
+	// Candidates are the nodes that were considered; Rank is 0 of those that were not taken.
+	Candidates []kamino.Candidate `json:"candidates"`
+	Unfinished *kamino.Unfinished `json:"unfinishedRun,omitempty"` // of a plan: the run that has the pool
+}
+
+// PatchedNode is what was done with one node.
+type PatchedNode struct {
+	Node      string              `json:"node"`
+	Run       string              `json:"run,omitempty"`
+	Report    *kamino.PatchReport `json:"report,omitempty"`
+	Restarted bool                `json:"restarted"`
+	Cycled    bool                `json:"powerCycled,omitempty"`
+	Signed    string              `json:"signed,omitempty"`  // when it was patched, as on its label
+	Blocked   bool                `json:"blocked,omitempty"` // it did not come back in order and stays blocked
+	Steps     []kamino.StepTime   `json:"steps,omitempty"`
+	Warnings  []string            `json:"warnings,omitempty"`
+	Error     string              `json:"error,omitempty"`
+	Hints     []string            `json:"hints,omitempty"` // what to do about the error
+}
+
+// Patch upgrades the packages of a few nodes of a pool, the best candidates first, each with the
+// care that a donor gets. A node that does not come back in order stays blocked, and the next
+// candidate is tried.
+func (e *Engine) Patch(ctx context.Context, opts kamino.PatchOptions) (PatchResult, error) {
+	result, o, err := e.patchCandidates(ctx, opts)
+	if err != nil {
+		return result, err
+	}
+	t := &donorLimit{most: opts.MaxAway, maxNotReady: opts.MaxNotReady, away: map[kamino.PoolID]bool{}, ours: map[kamino.PoolID]bool{o.ID: o.Lease.Holder != ""}}
+	return result, e.patchIn(ctx, opts, t, o, &result)
+}
+
+// PlanPatch is Patch without doing anything: the candidates, by rank.
+func (e *Engine) PlanPatch(ctx context.Context, opts kamino.PatchOptions) (PatchResult, error) {
+	result, o, err := e.patchCandidates(ctx, opts)
+	if err == nil {
+		o.Date(result.Candidates)
+		result.Unfinished, err = o.Unfinished(e.now()), e.refusePaused(ctx)
+	}
+	return result, err
+}
+
+func (e *Engine) patchCandidates(ctx context.Context, opts kamino.PatchOptions) (result PatchResult, o poolstate.State, err error) {
+	if err := opts.Validate(); err != nil {
+		return result, o, err
+	}
+	if _, ok := e.Cluster.(kamino.Patcher); !ok {
+		return result, o, fmt.Errorf("patch: %w", kamino.ErrUnsupported)
+	}
+	pool := opts.Pool
+	if opts.Donor != "" {
+		n, err := e.namedNode(ctx, opts.Donor)
+		if err != nil {
+			return result, o, err
+		}
+		id, err := e.namedPool(ctx, n)
+		if err != nil {
+			return result, o, err
+		}
+		pool = string(id)
+	}
+	all, _, err := e.overviews(ctx, []string{pool})
+	if err != nil {
+		return result, o, err
+	}
+	if o = all[0]; o.Err != nil {
+		return result, o, o.Err
+	}
+	result = PatchResult{Pool: o.ID, Nodes: []PatchedNode{}, Candidates: selection.SelectPatch(o.Nodes, opts, e.now())}
+	return result, o, nil
+}
+
+func (e *Engine) patchIn(ctx context.Context, opts kamino.PatchOptions, t *donorLimit, o poolstate.State, result *PatchResult) error {
+	names := []string{}
+	if u := o.Lease.Record; o.Lease.Holder != "" && u.Work == kamino.WorkPatch && u.Donor != "" {
+		names = append(names, u.Donor) // what an ended process left is finished first
+	}
+	for _, c := range poolstate.Ranked(result.Candidates) {
+		if !slices.Contains(names, c.Node) {
+			names = append(names, c.Node)
+		}
+	}
+	if opts.Donor != "" {
+		names = []string{opts.Donor}
+	}
+	left, retries := opts.Nodes, opts.Retries
+	var errs []error
+	for _, name := range names {
+		if left == 0 || len(errs) > 0 && retries < 0 {
+			break
+		}
+		if err := t.wait(ctx, e, o); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		node, err := e.patchOne(ctx, opts, name)
+		t.leave(o.ID)
+		result.Nodes = append(result.Nodes, node)
+		if err == nil {
+			left--
+			continue
+		}
+		errs = append(errs, fmt.Errorf("node %s: %w", name, err))
+		if ctx.Err() != nil || !nextMayDo(err) && !node.Blocked {
+			if left == opts.Nodes {
+				return errors.Join(errs...)
+			}
+			break // with the count: a refusal alone would say that nothing was changed
+		}
+		if !kamino.OfNode(kamino.Refusals(err)) {
+			retries--
+		}
+	}
+	switch {
+	case left == 0:
+		return nil // what went wrong before stands in the result
+	case left < opts.Nodes || len(errs) == 0:
+		errs = append(errs, fmt.Errorf("%d of %d nodes of pool %s patched", opts.Nodes-left, opts.Nodes, o.ID.Name()))
+	}
+	return kamino.WithHint(errors.Join(errs...), "kamino patch --pool %s --dry-run shows why each node was chosen or not", o.ID.Name())
+}
+
+// patchOne patches one node, or gives back all but the block of one that is not in order.
+func (e *Engine) patchOne(ctx context.Context, opts kamino.PatchOptions, name string) (PatchedNode, error) {
+	run := opts.Options
+	run.Donor, run.Patch, run.PendingReboot, run.RequireLabels = name, &opts.Order, nil, nil
+	r := e.newRun(run)
+	err := r.exec(ctx, PatchPipeline())
+	if err != nil {
+		r.held.Regain(ctx)
+	}
+	switch {
+	case err == nil:
+		err = r.stayedOn(ctx)
+		err = errors.Join(err, r.release(context.WithoutCancel(ctx), func(l *kamino.Lease) {
+			l.Ledger.NotePast(r.pastPatch(l.Record))
+			l.Record = kamino.Record{}
+		}))
+	case r.held.Lease != nil && !errors.Is(err, kamino.ErrLeaseLost):
+		err = r.abandon(ctx, err)
+	}
+	out := r.empty.patch.PatchedNode
+	if out.Blocked && ctx.Err() != nil {
+		err = kamino.WithHint(err, "node %s stays blocked: kamino patch --target-node %s continues and examines it", name, name)
+	}
+	out.Node, out.Run, out.Steps, out.Warnings = name, r.held.Run, r.result.Steps, append(out.Warnings, r.result.Warnings...)
+	if err != nil {
+		out.Error, out.Hints = err.Error(), kamino.Advice(err)
+	}
+	return out, err
+}
+
+// pastPatch is the run in the history of its pool.
+func (r *Run) pastPatch(rec kamino.Record) kamino.PastRun {
+	p, now := r.empty.patch, r.engine.date()
+	past := kamino.PastRun{Run: r.held.Run, Donor: r.donor.node.Name, Work: kamino.WorkPatch, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.AwayFor().Seconds()}
+	if p.Report != nil {
+		past.Packages = len(p.Report.Changed)
+	}
+	return past
+}
+
+// work is what the run does with the node that it takes.
+func (r *Run) work() kamino.Work {
+	switch {
+	case r.opts.Patch != nil:
+		return kamino.WorkPatch
+	case r.opts.Version != "":
+		return kamino.WorkProve
+	}
+	return ""
+}

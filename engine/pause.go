@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/workflow"
+)
+
+// pauser is the cluster as one that knows the stop switch; nil when it knows none.
+func (e *Engine) pauser() kamino.Examiner {
+	examiner, _ := e.Cluster.(kamino.Examiner)
+	return examiner
+}
+
+// Pause holds all new runs and promotions of the whole cluster; runs that work give back what they
+// took and end. The reason is stored on the namespace kamino-system. Resume removes it.
+func (e *Engine) Pause(ctx context.Context, reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return kamino.WithHint(errors.New("no reason given"), "--reason TEXT tells others why no run begins")
+	}
+	return e.setPaused(ctx, reason)
+}
+
+// Resume lets runs begin again.
+func (e *Engine) Resume(ctx context.Context) error { return e.setPaused(ctx, "") }
+
+func (e *Engine) setPaused(ctx context.Context, reason string) error {
+	p := e.pauser()
+	if p == nil {
+		return fmt.Errorf("pause: %w", kamino.ErrUnsupported)
+	}
+	err := p.Pause(ctx, reason)
+	switch {
+	case err == nil:
+		return nil
+	case reason == "":
+		return fmt.Errorf("resume: %w", err)
+	}
+	return fmt.Errorf("pause: %w", err)
+}
+
+// Paused is why new runs and promotions are held, zero when they are not.
+func (e *Engine) Paused(ctx context.Context) (kamino.Pause, error) {
+	p := e.pauser()
+	if p == nil {
+		return kamino.Pause{}, nil
+	}
+	return p.Paused(ctx)
+}
+
+func (e *Engine) refusePaused(ctx context.Context) error {
+	paused, err := e.Paused(ctx)
+	if err != nil {
+		return fmt.Errorf("read whether runs are paused: %w", err)
+	}
+	if paused.Reason == "" {
+		return nil
+	}
+	return &kamino.RefusedError{Subject: "new runs and promotions", Refusals: []kamino.Refusal{{Code: kamino.CodePaused, Value: paused.Reason,
+		Why: "the cluster is paused: " + paused.String(), Do: kamino.HowToResume}}}
+}
+
+// heldUp ends a run that works when the cluster is paused. A switch that cannot be read stops
+// nothing; what gives back, or takes a version back, goes on.
+func (r *Run) heldUp(ctx context.Context, s Step) error {
+	now := r.engine.now()
+	if r.held.Lease == nil || r.held.GivingBack || s.Stubborn || r.takesBack() || !r.held.Mine() || now.Sub(r.pauseAsked) < workflow.PauseSeen {
+		return nil
+	}
+	var refused *kamino.RefusedError
+	if err := r.refusePaused(ctx); errors.As(err, &refused) {
+		return err
+	}
+	return nil
+}
+
+// takesBack says whether a run is a withdrawal or a rollback, or withdraws a version that has
+// failed its proof. A pause, which people set in an incident, leaves no bad version where new nodes
+// boot from it.
+func (r *Run) takesBack() bool {
+	return r.verb == kamino.VerbWithdraw || r.verb == kamino.VerbRollback || r.bad().Nodes
+}
+
+// refusePaused is the engine's, which is not asked again before the API server wants to be.
+func (r *Run) refusePaused(ctx context.Context) error {
+	now := r.engine.now()
+	if left := r.pauseAsked.Sub(now); left > 0 {
+		return &kamino.ThrottledError{After: left, Err: errors.New("read whether runs are paused: too many requests before")}
+	}
+	r.pauseAsked = now
+	err := r.engine.refusePaused(ctx)
+	if throttled := (*kamino.ThrottledError)(nil); errors.As(err, &throttled) {
+		r.pauseAsked = now.Add(throttled.After)
+	}
+	if refused := (*kamino.RefusedError)(nil); errors.As(err, &refused) && r.held.Lease != nil {
+		refused.Subject = "the rest of run " + r.held.Run
+		ends := "it ends here, and what it took is given back"
+		if r.verb == kamino.VerbPromote {
+			refused.Subject, ends = "the promotion", "nothing more is changed"
+		}
+		refused.Refusals[0].Do = ends + ": kamino resume, then the same command again"
+	}
+	return err
+}

@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/workflow"
+)
+
+func resolvedName(newestFirst []kamino.Artifact) string {
+	if v := kamino.Resolved(newestFirst); v != nil {
+		return v.Name
+	}
+	return ""
+}
+
+// chooseReference decides how the pool shall refer to its image. What a person typed is done or
+// refused; else the pool refers to the definition, unless something speaks against it.
+func (r *Run) chooseReference(versions []kamino.Artifact) (workflow.Next, error) {
+	if r.image.reference = r.opts.ImageReference; !r.inDefinition() && r.image.reference != kamino.ByVersion {
+		r.image.reference = kamino.ByPointer
+		return workflow.Next{}, r.refuseOwned()
+	}
+	if err := r.refuseOwned(); err != nil || r.image.reference == kamino.ByVersion {
+		return workflow.Next{}, err
+	}
+	ledger := r.held.Lease.Ledger
+	against, stray := againstPointer(r.pool, versions), ledger.WhyStrayed(r.pool.Model.Image, versions)
+	tagged := r.image.definition.Tags[kamino.TagPointer] == kamino.TagPointerUnreliable
+	switch {
+	case r.opts.ImageReference == kamino.ByDefinition && against != "":
+		return workflow.Next{}, &kamino.RefusedError{Subject: "pool " + r.pool.Name, Refusals: []kamino.Refusal{{Code: "pointer", Field: "image definition", Value: kamino.DefinitionName(r.pool.Name),
+			Why: against, Do: r.towardsPointer(versions)}}}
+	case r.opts.ImageReference == kamino.ByDefinition && (tagged || ledger.Strayed != nil) && r.plan == nil:
+		return r.tagPointer(nil), nil
+	case r.opts.ImageReference == kamino.ByDefinition, r.modelIsTheirs():
+		r.image.reference = kamino.ByDefinition
+		if stray != nil {
+			r.doubt(kamino.StepVersion, "whether new nodes boot from what the image definition stands for: "+stray.String())
+		}
+		return workflow.Next{}, nil
+	case stray != nil && !tagged && r.plan == nil:
+		return r.tagPointer(stray), nil
+	case stray != nil:
+		against = stray.String()
+	case tagged:
+		against = "image definition " + kamino.DefinitionName(r.pool.Name) + " has the tag " + kamino.TagPointer + "=" + kamino.TagPointerUnreliable
+	}
+	if r.image.reference = kamino.ByDefinition; against != "" {
+		r.image.reference = kamino.ByVersion
+		r.doubt(kamino.StepVersion, "whether new nodes would boot from what the image definition stands for: "+against+
+			". The model names the version instead; --image-reference pointer names the definition")
+	}
+	return workflow.Next{}, nil
+}
+
+// modelIsTheirs: the recipe is not written by this run.
+func (r *Run) modelIsTheirs() bool { return r.opts.ImageOnly || r.pool.Owner != nil }
+
+// refuseOwned refuses what would write the recipe of a pool that somebody else writes.
+func (r *Run) refuseOwned() error {
+	field, value := "", ""
+	switch {
+	case r.pool.Owner == nil:
+		return r.refusePointer()
+	case r.image.reference == kamino.ByVersion:
+		field, value = "--image-reference", string(kamino.ByVersion)
+	case r.opts.NewNodes > 0:
+		field, value = "--new-updated-nodes", fmt.Sprint(r.opts.NewNodes)
+	default:
+		return nil
+	}
+	return &kamino.RefusedError{Subject: "pool " + r.pool.Name, Refusals: []kamino.Refusal{{Code: "owned", Field: field, Value: value,
+		Why: r.pool.Owner.Name + " writes the model and the number of instances, and would undo it", Do: "leave " + field + " out"}}}
+}
+
+// tagPointer writes on the definition that it is not to be relied upon, or takes that off.
+func (r *Run) tagPointer(stray *kamino.Stray) workflow.Next {
+	d := r.image.definition
+	if d.Tags = maps.Clone(d.Tags); d.Tags == nil {
+		d.Tags = map[string]string{}
+	}
+	delete(d.Tags, kamino.TagPointer)
+	what := "trust image definition " + d.Name + " again"
+	if stray != nil {
+		d.Tags[kamino.TagPointer], what = kamino.TagPointerUnreliable, "distrust image definition "+d.Name+": "+stray.String()
+	}
+	return workflow.Act(kamino.ActMarkVersion, what, func(ctx context.Context) error {
+		err := r.engine.Provider.SetTags(ctx, r.pool, d)
+		if err == nil {
+			r.image.definition = d
+		}
+		return err
+	}).Of(d.Name).Noting(func(l *kamino.Lease) {
+		if l.Ledger.Strayed = stray; stray == nil {
+			l.Ledger.Promoted = nil // judged by what is promoted from now on
+		}
+	})
+}
+
+// distrust writes on the definition that an instance did not follow it, where that is not written.
+func (r *Run) distrust(ctx context.Context, stray *kamino.Stray) (workflow.Next, error) {
+	if stray == nil || r.image.definition.Tags[kamino.TagPointer] == kamino.TagPointerUnreliable {
+		return workflow.Next{}, nil
+	}
+	found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Definition, kamino.DefinitionName(r.pool.Name))
+	if err != nil {
+		return workflow.Next{}, fmt.Errorf("read the image definition of pool %s: %w", r.pool.Name, err)
+	} else if len(found) == 0 {
+		return workflow.Next{}, nil // with it all versions are gone
+	}
+	if r.image.definition = found[0]; found[0].Tags[kamino.TagPointer] == kamino.TagPointerUnreliable {
+		return workflow.Next{}, nil
+	}
+	return r.tagPointer(stray), nil
+}
+
+// againstPointer tells why the pool may not refer to its definition; "" when it may. One that
+// refers to a version is moved only while the definition stands for the same, or for what kamino
+// itself offered last: else its next image could become a third one.
+func againstPointer(pool kamino.Pool, versions []kamino.Artifact) string {
+	now := kamino.Resolved(versions)
+	if now != nil && now.Disputed {
+		return now.WhyDisputed()
+	}
+	i := slices.IndexFunc(versions, func(v kamino.Artifact) bool { return v.ID != "" && strings.EqualFold(v.ID, pool.Model.Image) })
+	if i < 0 {
+		return ""
+	}
+	named := versions[i]
+	switch {
+	case now == nil:
+		return "the model names version " + named.Name + ", and the definition stands for nothing"
+	case now.Name == named.Name, now.Tags[kamino.TagOffer] == kamino.TagOfferOffered && now.Ours() && kamino.CompareVersions(now.Name, named.Name) > 0:
+		return ""
+	}
+	return "the model names version " + named.Name + ", and the definition stands for " + now.Name
+}
+
+// towardsPointer tells what to do about that. A rollback of a pool that refers to a version offers
+// nothing that a person excluded.
+func (r *Run) towardsPointer(versions []kamino.Artifact) string {
+	if kamino.Resolved(versions) == nil {
+		return "every version is excluded from latest: include the one that the model names again, or use --image-reference version"
+	}
+	return "kamino rollback --pool " + r.pool.Name + " --to VERSION sets the one that it stands for; or use --image-reference version"
+}
+
+// refusePinned refuses a pool whose image somebody else chose. What boots meanwhile says nothing of
+// how the pool follows its definition.
+func (r *Run) refusePinned(ctx context.Context, versions []kamino.Artifact) error {
+	pin := r.held.Lease.Ledger.Pinned(r.pool, versions)
+	if pin == nil {
+		return nil
+	}
+	if list := r.opts.Unlifted([]kamino.Refusal{pin.Refusal(r.pool)}); len(list) > 0 {
+		if r.plan == nil && r.held.Lease.Ledger.Promoted != nil {
+			if err := r.held.SetLease(ctx, func(l *kamino.Lease) { l.Ledger.Promoted = nil }); err != nil {
+				return err
+			}
+		}
+		return &kamino.RefusedError{Subject: "pool " + r.pool.Name, Refusals: list}
+	}
+	return nil
+}
+
+// refuseUndone refuses to write a model again whose image somebody may have taken back.
+func (r *Run) refuseUndone(pool kamino.Pool) error {
+	if r.held.Lease == nil {
+		return nil // a plan
+	}
+	pin := r.held.Lease.Ledger.Pinned(pool, r.image.listed)
+	if pin == nil || !pin.Unsure {
+		return nil
+	}
+	if list := r.opts.Unlifted([]kamino.Refusal{pin.Refusal(pool)}); len(list) > 0 {
+		return &kamino.RefusedError{Subject: "pool " + pool.Name, Refusals: list}
+	}
+	return nil
+}
+
+// refusePointer refuses a pointer that was asked for where the pool's recipe cannot refer to one.
+func (r *Run) refusePointer() error {
+	if r.pool.NoPointer == "" || r.opts.ImageReference == "" || r.opts.ImageReference == kamino.ByVersion {
+		return nil
+	}
+	return &kamino.RefusedError{Subject: "pool " + r.pool.Name, Refusals: []kamino.Refusal{{Code: "pointer", Field: "--image-reference", Value: "pointer",
+		Why: r.pool.NoPointer, Do: "use --image-reference version, or omit the flag"}}}
+}

@@ -1,0 +1,416 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/workflow"
+)
+
+// markLimit is how long a rollback tries to mark versions. The model is written
+// already then, and the ledger keeps what is not marked.
+const markLimit = 5 * time.Minute
+
+// versionMarks is the part of a rollback that says which versions are good and bad.
+type versionMarks struct {
+	plan   Rollback
+	to     poolstate.Destination
+	failed map[string]error     // by version
+	marked map[string]bool      // by version: seen to be as the plan wants it
+	away   map[string]time.Time // by version: since when it is not listed
+	from   string               // what the definition stood for when the plan was made; "" nothing
+	born   time.Time            // see Promotion
+	image  string               // that the model referred to when the plan was made
+	making []string             // what is to be marked and was being built when the plan was made
+}
+
+func newVersionMarks(plan Rollback, t poolstate.Destination, o poolstate.State) versionMarks {
+	m := versionMarks{plan: plan, to: t, failed: map[string]error{}, marked: map[string]bool{}, away: map[string]time.Time{},
+		from: resolvedName(o.Versions), born: kamino.NewestBirth(o.Versions), image: o.Pool.Model.Image}
+	for _, v := range o.Versions {
+		if v.State == kamino.Creating && slices.Contains(plan.Bad, v.Name) {
+			m.making = append(m.making, v.Name)
+		}
+	}
+	return m
+}
+
+// limit is that of the step. Where the marks are what is rolled back, they have as long as a model.
+func (m versionMarks) limit() time.Duration {
+	if m.to.Points {
+		return workflow.DefaultLimit
+	}
+	return markLimit
+}
+
+// announce writes on the ledger what is not to be chosen, before any version is
+// marked.
+func (m versionMarks) announce(l *kamino.Lease, at time.Time) {
+	for _, name := range m.plan.Bad {
+		l.Ledger.NoteRolledBack(name)
+	}
+	m.distrustUnborn(l)
+	for _, name := range m.making {
+		l.Ledger.NoteUnbuilt(name)
+	}
+	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool { return slices.Contains(m.plan.Good, n) })
+	if m.to.Stays || m.plan.From == m.plan.To {
+		return // what was promoted is so still
+	}
+	if w := l.Ledger.Withdrew; m.to.Why.Reason != "" {
+		l.Ledger.Withdrew = &kamino.Withdrawal{Version: m.plan.From, To: m.plan.To, Reason: kamino.CutText(m.to.Why.Reason, kamino.MaxTag)}
+	} else if m.to.Unnamed {
+		l.Ledger.Withdrew = &kamino.Withdrawal{Version: m.plan.From, To: m.plan.To, Reason: "rolled back"}
+	} else if w != nil && (w.To != m.plan.To || m.to.Verb == kamino.VerbRollback) { // else auto-update ends that one
+		l.Ledger.Withdrew = nil
+	}
+	if l.Ledger.Promoted = nil; m.to.Points {
+		l.Ledger.Promoted = &kamino.Promotion{Version: m.plan.To, Born: m.born}
+		l.Ledger.NoteStood(m.plan.From, at)
+	}
+}
+
+// settle takes off the ledger what is marked by now, and keeps there what is not. Where the nodes
+// boot from the target, no earlier rollback, which ended too early, speaks against it any more.
+func (m versionMarks) settle(l *kamino.Lease, moved bool) {
+	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool {
+		_, failed := m.failed[n]
+		return !failed && slices.Contains(m.plan.Bad, n) || moved && !m.to.Stays && (n == m.plan.To || slices.Contains(m.plan.Good, n))
+	})
+	for _, name := range m.plan.Bad {
+		if err := m.failed[name]; err != nil && (!m.to.Points || errors.Is(err, errNotListed) || errors.Is(err, errUnbuilt)) {
+			l.Ledger.NoteRolledBack(name)
+		}
+		if errors.Is(m.failed[name], errUnbuilt) {
+			l.Ledger.NoteUnbuilt(name)
+		}
+	}
+	if moved { // else it stands there if it was announced
+		m.distrustUnborn(l)
+	}
+	l.Ledger.Unbuilt = slices.DeleteFunc(slices.Clone(l.Ledger.Unbuilt), func(n string) bool {
+		err, failed := m.failed[n]
+		return !slices.Contains(l.Ledger.RolledBack, n) || failed && !errors.Is(err, errUnbuilt) && !errors.Is(err, errNotListed) // it was whole, and not marked
+	})
+}
+
+// distrustUnborn writes on the ledger what ended runs may have begun, and no list shows yet.
+func (m versionMarks) distrustUnborn(l *kamino.Lease) {
+	for _, name := range m.to.Unborn {
+		l.Ledger.NoteUnbuilt(name)
+	}
+}
+
+// errNotListed: a version that was listed when the command began stayed away for goneAfter.
+var errNotListed = errors.New("the list of versions does not show it any more")
+
+// errUnbuilt: no cloud takes a change of a version before it is built, which may take an hour.
+var errUnbuilt = errors.New("it is still being built")
+
+// missed notes a version of the plan that is not listed, as in a list that came back empty, and
+// says whether it is waited for.
+func (m versionMarks) missed(name string, now time.Time) bool {
+	if m.away[name].IsZero() {
+		m.away[name] = now
+	}
+	if now.Sub(m.away[name]) < kamino.GoneAfter {
+		return true
+	}
+	m.failed[name] = errNotListed
+	return false
+}
+
+// order is that of the plan's writes: what is offered comes first, and what is withdrawn from the
+// oldest to the newest. So a definition stands for the newest of them, the present image, until the
+// last write.
+func (m versionMarks) order() []string {
+	bad := slices.Clone(m.plan.Bad)
+	slices.SortFunc(bad, kamino.CompareVersions)
+	return slices.Concat(m.plan.Good, bad)
+}
+
+// look marks one version at a time. One that cannot be marked is passed over, except where the
+// marks are what is rolled back.
+func (m versionMarks) look(r *Run, ctx context.Context) (workflow.Next, error) {
+	versions, err := r.versions(ctx)
+	if err != nil {
+		return workflow.Next{}, err
+	}
+	if i := kamino.IndexOf(versions, m.plan.To); m.to.TakesUntried() && i >= 0 && versions[i].Untried() {
+		return r.omit(versions[i]), nil
+	}
+	var before, away []string
+	for _, name := range m.order() {
+		i := kamino.IndexOf(versions, name)
+		if _, failed := m.failed[name]; failed {
+			continue
+		} else if i < 0 {
+			if m.missed(name, r.engine.now()) {
+				away = append(away, name)
+			}
+			continue
+		}
+		delete(m.away, name)
+		v := versions[i]
+		if v.State == kamino.Creating {
+			m.failed[name] = errUnbuilt
+			continue
+		}
+		if m.to.WithdrawnSince(v) {
+			return workflow.Next{}, r.withdrawnMeanwhile(v)
+		}
+		bad := slices.Contains(m.plan.Bad, name)
+		if bad && v.Tags[kamino.TagBad] != "" && v.Excluded || !bad && !v.Withheld() {
+			before, m.marked[name] = append(before, name), true
+			continue
+		}
+		return m.write(ctx, r, v, versions, before)
+	}
+	if len(away) > 0 {
+		return workflow.Wait("version " + strings.Join(away, ", ") + ", which is not listed, to be found or to be confirmed gone"), nil
+	}
+	if !m.to.Points {
+		return workflow.Done("the versions are marked"), nil
+	}
+	if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
+		return workflow.Wait(why), err
+	}
+	if now := resolvedName(versions); now != m.plan.To && !m.to.Stays {
+		return workflow.Next{}, kamino.WithHint(fmt.Errorf("the image definition of pool %s now stands for %s, not for %s: somebody offered or excluded versions meanwhile",
+			r.pool.Name, cmp.Or(now, "nothing"), m.plan.To), "run again")
+	}
+	return workflow.Done("the versions are marked"), nil
+}
+
+// write is the act that offers a version of the plan, or withdraws it, after those that were
+// written before.
+func (m versionMarks) write(ctx context.Context, r *Run, v kamino.Artifact, versions []kamino.Artifact, before []string) (workflow.Next, error) {
+	word, bad := "offer", slices.Contains(m.plan.Bad, v.Name)
+	if bad {
+		word = "withdraw"
+	}
+	if now := kamino.Resolved(versions); m.to.Points && bad && now != nil && now.Name == v.Name {
+		if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
+			return workflow.Wait(why), err
+		}
+	}
+	if err := m.promotedMeanwhile(ctx, r, v, versions, bad); err != nil {
+		return workflow.Next{}, err
+	}
+	if !bad && m.to.Points {
+		if err := m.refusePaused(ctx, r); err != nil {
+			return workflow.Next{}, err
+		}
+	}
+	return workflow.Act(kamino.ActMarkVersion, word+" version "+v.Name, func(ctx context.Context) error {
+		err := m.mark(ctx, r, v, bad)
+		if err != nil && !m.to.Points && !kamino.Transient(err) && ctx.Err() == nil {
+			m.failed[v.Name] = err
+			return nil
+		}
+		return err
+	}).Of(v.Name).Noting(func(l *kamino.Lease) { m.announce(l, r.engine.date()) }), nil
+}
+
+// unsettled makes sure, before the version is withdrawn that the definition stands for, that the
+// target is offered and the writes before have come to their end: else the next node would boot
+// from a third one, or from none.
+func (m versionMarks) unsettled(ctx context.Context, r *Run, before []string) (why string, err error) {
+	if m.plan.To != "" { // else the definition stands for nothing, and goes on doing so
+		before = append([]string{m.plan.To}, before...)
+	}
+	for _, name := range before {
+		found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Version, name)
+		if err != nil {
+			return "", fmt.Errorf("read version %s: %w", name, err)
+		}
+		offered := !slices.Contains(m.plan.Bad, name)
+		switch {
+		case len(found) == 0 && offered, offered && found[0].State != kamino.Succeeded:
+			return "", fmt.Errorf("version %s is gone: nothing is withdrawn", name)
+		case len(found) > 0 && (!found[0].Ready || found[0].Excluded == offered):
+			return "the change of version " + name, nil
+		}
+	}
+	return "", nil
+}
+
+// mark offers a version, or withdraws it.
+func (m versionMarks) mark(ctx context.Context, r *Run, v kamino.Artifact, bad bool) error {
+	if bad {
+		why := m.to.Why
+		if m.to.Saved != nil && !m.to.Unnamed && m.to.Verb == kamino.VerbRollback {
+			why.Reason = kamino.SetAside + "rolled back to original at " + r.engine.date().Format(time.RFC3339)
+		}
+		why.Reason = cmp.Or(why.Reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
+		if m.to.Why.Reason != "" && !m.to.Stays && v.Name != m.plan.From {
+			why = kamino.Bad{Reason: "skipped when version " + m.plan.From + " was withdrawn: it has no seal receipt, or passed no proof"}
+		}
+		return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, why)
+	}
+	want := m.to.Spec()
+	want.Seen = &v
+	return r.engine.Provider.Promote(ctx, r.pool, want)
+}
+
+// give fails all that could not be looked at to the end.
+func (m versionMarks) give(err error) {
+	for _, name := range slices.Concat(m.plan.Bad, m.plan.Good) {
+		if m.failed[name] == nil && !m.marked[name] {
+			m.failed[name] = err
+		}
+	}
+}
+
+// unmarked tells what could not be marked, in the order of the plan.
+func (m versionMarks) unmarked(r *Run) (out []Unmarked) {
+	for _, name := range slices.Concat(m.plan.Bad, m.plan.Good) {
+		if err := m.failed[name]; err != nil {
+			out = append(out, Unmarked{name, err.Error()})
+			r.tell(kamino.Event{Kind: kamino.EventWarning, Step: kamino.StepMark, Percent: -1,
+				Message: fmt.Sprintf("version %s was not marked; the pool's ledger remembers it, run the rollback again: %v", name, err)})
+		}
+	}
+	return out
+}
+
+// unmoved makes sure that the plan, which was made before the lease was taken, is of what the model
+// refers to, and the definition stands for: nobody else has promoted another version since.
+func (m versionMarks) unmoved(ctx context.Context, r *Run, pool kamino.Pool) error {
+	if !m.to.Points || m.to.Comes != "" {
+		now, there := pool.Model.Image, m.to.Version != nil && strings.EqualFold(pool.Model.Image, m.to.Version.ID)
+		if there || strings.EqualFold(now, m.image) || r.result.Changed && (!m.to.Points || r.ownImage(pool)) {
+			return nil
+		}
+		return kamino.WithHint(fmt.Errorf("the model of pool %s now refers to %s, not to %s: nothing is changed",
+			pool.Name, kamino.LastSegments(now, 3), kamino.LastSegments(m.image, 3)), "run again")
+	}
+	versions, err := r.versions(ctx)
+	if err != nil {
+		return err
+	}
+	if now := resolvedName(versions); now != m.from && now != m.plan.To {
+		return kamino.WithHint(fmt.Errorf("the image definition of pool %s now stands for %s, not for %s: nothing is changed",
+			r.pool.Name, cmp.Or(now, "nothing"), cmp.Or(m.from, "nothing")), "run again")
+	}
+	return nil
+}
+
+// errPromoted: somebody made a version what new nodes boot from, which another has decided against.
+var errPromoted = errors.New("somebody has promoted it meanwhile")
+
+// promotedMeanwhile keeps a version from being marked as bad that new nodes boot from by now, and
+// did not when that was decided.
+func (m versionMarks) promotedMeanwhile(ctx context.Context, r *Run, v kamino.Artifact, versions []kamino.Artifact, bad bool) error {
+	boots := m.to.Points && m.to.Stays && m.from != v.Name && resolvedName(versions) == v.Name
+	if bad && !m.to.Points {
+		pool, err := r.poolNow(ctx)
+		if err != nil {
+			return err
+		}
+		boots = strings.EqualFold(pool.Model.Image, v.ID)
+	}
+	if !bad || !boots {
+		return nil
+	}
+	return kamino.WithHint(fmt.Errorf("new nodes of pool %s boot from version %s, which is not withdrawn: %w", r.pool.Name, v.Name, errPromoted), "run again")
+}
+
+// refusePaused asks once more before the write: whoever promotes has read the switch long ago.
+func (m versionMarks) refusePaused(ctx context.Context, r *Run) error {
+	if m.to.Verb != kamino.VerbPromote {
+		return nil
+	}
+	return r.refusePaused(ctx)
+}
+
+// withdrawnMeanwhile: who names a version that is withdrawn already has read why, and wants it.
+func (r *Run) withdrawnMeanwhile(v kamino.Artifact) error {
+	return kamino.WithHint(fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[kamino.TagBad]), "to use it all the same: kamino rollback --pool %s --to %s", r.pool.Name, v.Name)
+}
+
+func (r *Run) lookTarget(ctx context.Context, t poolstate.Destination, m versionMarks, stray *kamino.Stray) (workflow.Next, error) {
+	var seen *kamino.Artifact
+	if t.Version != nil {
+		found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Version, t.Version.Name)
+		if err != nil {
+			return workflow.Next{}, fmt.Errorf("read version %s: %w", t.Version.Name, err)
+		}
+		if len(found) == 0 || !found[0].Whole() {
+			return workflow.Next{}, fmt.Errorf("version %s is gone: the model is not changed", t.Version.Name)
+		}
+		switch v := r.held.Lease.Ledger.Distrust(found)[0]; {
+		case t.WithdrawnSince(v):
+			return workflow.Next{}, r.withdrawnMeanwhile(v)
+		case t.Nobody != nil && !v.MayPromote(*t.Nobody):
+			return workflow.Next{}, fmt.Errorf("version %s was hidden or excluded meanwhile: the model is not changed", v.Name)
+		}
+		if seen = &found[0]; !seen.Ready {
+			return workflow.WaitPercent("the replication of version "+t.Version.Name, seen.Percent), nil
+		}
+	}
+	if next, err := r.distrust(ctx, stray); err != nil || next.Kind == workflow.NextAct {
+		return next, err
+	}
+	pool, err := r.poolNow(ctx)
+	if err != nil {
+		return workflow.Next{}, err
+	}
+	if err := m.unmoved(ctx, r, pool); err != nil {
+		return workflow.Next{}, err
+	}
+	want := t.Spec()
+	if t.Comes != "" {
+		want.Seen = seen // the model comes after the offer
+	}
+	next, err := r.promote(ctx, pool, want)
+	if err == nil && next.Kind == workflow.NextAct {
+		err = m.refusePaused(ctx, r)
+	}
+	if save := next.Note; save != nil {
+		next.Note = func(l *kamino.Lease) {
+			save(l)
+			m.announce(l, r.engine.date())
+		}
+	}
+	return next, err
+}
+
+// overviewNow reads what a choice of another image needs, under the lease.
+func (r *Run) overviewNow(ctx context.Context) (poolstate.State, error) {
+	pool, err := r.poolNow(ctx)
+	if err != nil {
+		return poolstate.State{}, err
+	}
+	versions, err := r.versions(ctx)
+	if err != nil {
+		return poolstate.State{}, err
+	}
+	o := poolstate.State{ID: pool.ID, Pool: pool, Versions: r.held.Lease.Ledger.Distrust(versions), Lease: *r.held.Lease}
+	return o, r.engine.heed(ctx, &o)
+}
+
+// heed reads whether the definition that a pool refers to is tagged as unreliable: the ledger,
+// which tells why, may have been deleted since.
+func (e *Engine) heed(ctx context.Context, o *poolstate.State) error {
+	if !kamino.Points(o.Pool.Model.Image, o.Versions) {
+		return nil
+	}
+	return e.readTag(ctx, o)
+}
+
+func (e *Engine) readTag(ctx context.Context, o *poolstate.State) error {
+	found, err := e.Provider.Find(ctx, o.Pool, kamino.Definition, kamino.DefinitionName(o.Pool.Name))
+	if err != nil {
+		return fmt.Errorf("read the image definition of pool %s: %w", o.Pool.Name, err)
+	}
+	o.Tagged = len(found) > 0 && found[0].Tags[kamino.TagPointer] == kamino.TagPointerUnreliable
+	return nil
+}

@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
+)
+
+// PromoteOptions are what a person decides about a promotion.
+type PromoteOptions struct {
+	Pool           string // name or ID
+	Version        string // "": the newest that has passed its proof
+	DryRun         bool
+	ImageReference kamino.ImageReference // ByVersion: by its name; "": as by a run that nobody told
+	AdoptModel     bool                  // replaces an image that somebody else has put into the model
+	// AcceptUnsealed takes a version without a seal receipt, as one that somebody else made.
+	AcceptUnsealed bool
+	// Proof, where set, is what the version goes through first. One that fails is withdrawn.
+	Proof         *kamino.Proving
+	PendingReboot []kamino.Signal // see Options
+}
+
+// PromoteVersion makes a hidden version what the pool's next instance boots from, as a run does
+// that proved it. A withdrawn version can only be used again by a rollback that names it.
+// Repeated, it changes nothing.
+func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollback, error) {
+	if err := opts.validate(); err != nil {
+		return Rollback{}, err
+	}
+	o, err := e.onePool(ctx, opts.Pool, opts.DryRun, nil)
+	if err != nil {
+		return Rollback{}, err
+	}
+	if err := e.refusePaused(ctx); err != nil {
+		return Rollback{}, err
+	}
+	t := poolstate.Destination{Points: opts.ImageReference != kamino.ByVersion && o.Follows(""), Verb: kamino.VerbPromote}
+	for i, v := range o.Versions {
+		if opts.Version == "" && (v.Waiting() || o.Halfway(v)) || kamino.CompareVersions(v.Name, opts.Version) == 0 && opts.Version != "" {
+			t.Version = &o.Versions[i]
+			break
+		}
+	}
+	now := o.Next()
+	if t.Version == nil && opts.Version == "" && opts.Proof == nil && now != nil && now.Name == o.Versions[0].Name && now.Tags[kamino.TagReceipt] != "" {
+		t.Version = now // it was promoted already: typed again
+	}
+	switch v := t.Version; {
+	case v == nil && opts.Version == "":
+		return Rollback{}, kamino.WithHint(fmt.Errorf("pool %s has no version that passed its proof and waits", o.Pool.Name), "%s", o.HowToName())
+	case v == nil:
+		return Rollback{}, kamino.WithHint(fmt.Errorf("version %q of pool %s does not exist", opts.Version, o.Pool.Name), "kamino status lists them")
+	case v.Tags[kamino.TagBad] != "":
+		return Rollback{}, kamino.WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.Pool.Name, v.Tags[kamino.TagBad]),
+			"to use it all the same: kamino rollback --pool %s --to %s", o.Pool.Name, v.Name)
+	case v.Unaccepted() && o.Pool.Owner != nil && opts.Version == "":
+		return Rollback{}, kamino.WithHint(fmt.Errorf("version %s of pool %s was left hidden: its instances would run the bootstrap of the model, which %s writes", v.Name, o.Pool.Name, o.Pool.Owner.Name),
+			"%s offers it", poolstate.HowToPromote(o.Pool.Name, v.Name))
+	case v.Tags[kamino.TagReceipt] == "" && !opts.AcceptUnsealed:
+		return Rollback{}, kamino.WithHint(fmt.Errorf("version %s of pool %s has no seal receipt: its disk may hold the identity and the secrets of node %s",
+			v.Name, o.Pool.Name, cmp.Or(v.Tags[kamino.TagBuiltFrom], "unknown")), "to use it all the same: --accept-unsealed, with --prove canary to prove it first")
+	}
+	promoted := now != nil && now.Name == t.Version.Name && (opts.Proof == nil || now.Tags[kamino.TagProof] == kamino.TagProofPassed)
+	if err := o.Provable(*t.Version); err != nil && !promoted {
+		return Rollback{}, err
+	}
+	if pin := o.Pin(); pin != nil && !opts.AdoptModel {
+		return Rollback{}, &kamino.RefusedError{Subject: "pool " + o.Pool.Name, Refusals: []kamino.Refusal{pin.Refusal(o.Pool)}}
+	}
+	t.Adopts = opts.AdoptModel
+	if v := t.Version; v.Unaccepted() && opts.Version != "" && e.livesIn(kamino.Definition) && (o.Pool.Owner != nil || kamino.Points(o.Pool.Model.Image, o.Versions)) {
+		t.Points, t.Offered = true, true // naming it accepts its bootstrap; the model stays its owner's
+	}
+	if err := e.comeToPoint(ctx, &o, &t, opts.ImageReference); err != nil {
+		return Rollback{}, err
+	}
+	if err := e.bootable(ctx, o, t, opts.DryRun || opts.Proof != nil); err != nil && (opts.Proof == nil || opts.DryRun) { // else the proof waits
+		return Rollback{}, err
+	}
+	switch {
+	case opts.Proof != nil && !promoted:
+		return e.proveNamed(ctx, o, t, opts)
+	case opts.Proof != nil && o.Lease.Ledger.Canary != "" && !opts.DryRun:
+		if err := e.retireLeft(ctx, o); err != nil {
+			return Rollback{}, err
+		}
+	}
+	return e.point(ctx, o, t, nil, opts.DryRun)
+}
+
+// WithdrawVersion takes a version back, for good until a person names it again. Where it is what
+// the pool's next instance boots from, the good version before it takes its place; without one
+// nothing is changed. Another one is marked only. Repeated, it changes nothing; see Withdrawal.
+func (e *Engine) WithdrawVersion(ctx context.Context, opts kamino.WithdrawOptions) (Rollback, error) {
+	if strings.TrimSpace(opts.Reason) == "" {
+		return Rollback{}, kamino.WithHint(errors.New("no reason given"), "--reason TEXT is recorded on the version")
+	}
+	o, err := e.onePool(ctx, opts.Pool, opts.DryRun, nil)
+	if err != nil {
+		return Rollback{}, err
+	}
+	now, i := o.Next(), kamino.IndexOf(o.Versions, opts.Version)
+	switch {
+	case opts.Version == "" && now == nil:
+		return Rollback{}, kamino.WithHint(fmt.Errorf("new nodes of pool %s boot from %s, which is not a version", o.Pool.Name, kamino.LastSegments(o.Pool.Model.Image, 3)), "%s", o.HowToName())
+	case opts.Version == "":
+		same, err := o.Lease.Ledger.Withdrew.Again(now.Name, opts)
+		if err != nil {
+			return Rollback{}, err
+		} else if i = kamino.IndexOf(o.Versions, same); i < 0 { // it was pruned since
+			return Rollback{Pool: o.ID, Name: o.Pool.Name, From: now.Name, To: now.Name, GivenBack: o.GivenBack}, nil
+		}
+	case i < 0:
+		return Rollback{}, kamino.WithHint(fmt.Errorf("version %q of pool %s does not exist", opts.Version, o.Pool.Name), "kamino status lists them")
+	}
+	v := o.Versions[i]
+	t := poolstate.Destination{Version: now, Points: o.Follows(""), Stays: now == nil || now.Name != v.Name, Verb: kamino.VerbWithdraw, Why: kamino.Bad{Reason: opts.Reason, Nodes: opts.Nodes}}
+	if !t.Stays {
+		if t.Version = o.Fallback(); t.Version == nil {
+			return Rollback{}, o.NoFallback(fmt.Errorf("pool %s has no good version before %s: nothing is withdrawn", o.Pool.Name, v.Name))
+		}
+	}
+	var bad []kamino.Artifact
+	if v.Tags[kamino.TagBad] == "" || slices.Contains(o.Lease.Ledger.RolledBack, v.Name) {
+		bad = append(bad, v)
+	}
+	if !t.Stays {
+		bad = append(bad, o.PassedOver(t)...)
+	}
+	back, err := e.point(ctx, o, t, bad, opts.DryRun)
+	back.Descendants = kamino.Descendants(v.Name, o.Versions)
+	return back, err
+}

@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/proof"
+	"kamino.dev/kamino/workflow"
+)
+
+// validate checks the options of a proof by themselves.
+func (o PromoteOptions) validate() error {
+	if o.ImageReference != "" && o.ImageReference != kamino.ByVersion {
+		return kamino.WithHint(fmt.Errorf("invalid image reference %q", o.ImageReference), "use version, or omit it: the model names the image definition then")
+	}
+	switch p := o.Proof; {
+	case p == nil:
+		return nil
+	case p.Mode != kamino.ProveCanary:
+		return kamino.WithHint(fmt.Errorf("%q cannot prove a version before its promotion", p.Mode), "use --prove canary, or omit it")
+	case o.Version == "":
+		return kamino.WithHint(errors.New("no version to prove is named"), "name it with --version: kamino status lists them")
+	}
+	return o.Proof.Validate()
+}
+
+// omit notes on a version that it becomes what new nodes boot from without the proof that it was to
+// pass, before it does: else whoever comes next would go on with the proof, or take it back.
+func (r *Run) omit(v kamino.Artifact) workflow.Next {
+	v = v.WithTag(kamino.TagProof, kamino.TagProofOmitted)
+	return workflow.Act(kamino.ActMarkVersion, "record on version "+v.Name+" that it is accepted without a proof", func(ctx context.Context) error {
+		return r.engine.Provider.SetTags(ctx, r.pool, v)
+	}).Of(v.Name)
+}
+
+// proves: versions of this run are proved, one way or another.
+func (r *Run) proves() bool {
+	_, looks := r.engine.Cluster.(kamino.Examiner)
+	return looks && r.proof.mode != kamino.ProveNone
+}
+
+// hide is a version as the run makes it that is hidden from birth.
+func (r *Run) hide(v kamino.Artifact) kamino.Artifact {
+	if v = v.Offering(kamino.TagOfferHidden); r.proves() {
+		v.Tags[kamino.TagProof] = kamino.TagProofWanted
+	}
+	return v
+}
+
+// proofState is what a run knows of the proof of its version.
+type proofState struct {
+	mode     kamino.ProveMode // once it was decided; "" before
+	fit      kamino.CanaryFit
+	sight    proof.Observation
+	asked    time.Time                    // when the cloud was last asked
+	whole    time.Time                    // when all of sight was last read
+	seen     time.Time                    // when the cluster's part of it was
+	denied   error                        // why the cloud refused to make the canary
+	listed   []kamino.Canary              // as the cloud last listed them
+	listedAt time.Time                    // when that was; zero once something was done to them
+	absent   time.Time                    // when no canary was listed any more
+	leaves   bool                         // it was seen to be deleted
+	shown    bool                         // it was listed: once its end was asked for and it is not any more, it is gone
+	removed  map[string]bool              // canaries whose end this process has asked for
+	machines map[kamino.InstanceID]string // canaries by their machines, as they were listed
+	kept     map[string]string            // canaries that may not be removed, with the reason
+	error    *kamino.ProofError           // how it ended, to be written on the version
+	passed   bool
+	findings []kamino.Finding // with which it passed
+	blind    time.Time        // since when reads fail that may work again; zero: they do not
+}
+
+// prover is the provider as one that makes canaries, with the cluster that examines them.
+func (e *Engine) prover() (kamino.Prover, kamino.Examiner, bool) {
+	prover, can := e.asked().(kamino.Prover)
+	examiner, looks := e.Cluster.(kamino.Examiner)
+	return prover, examiner, can && looks
+}
+
+// makesCanaries: the provider can, so there may be some.
+func (r *Run) makesCanaries() bool { _, _, ok := r.engine.prover(); return ok }
+
+// leftCanaries lists the canaries of a pool that runs left, by reading only.
+func (r *Run) leftCanaries(ctx context.Context) ([]poolstate.Leftover, error) {
+	if !r.makesCanaries() {
+		return nil, nil
+	}
+	list, err := r.listCanaries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	left := make([]poolstate.Leftover, len(list))
+	for i, c := range list {
+		left[i] = poolstate.Leftover{Pool: r.pool.ID, Run: c.Run, Node: c.Hostname, What: "canary " + c.Name, Kept: c.Name}
+	}
+	return left, nil
+}
+
+// ProvePipeline is the list of steps that prove a version which a person named, in order.
+func ProvePipeline() []Step {
+	return []Step{
+		{Name: kamino.StepConnect, Does: "check that the credentials work and that every needed action is allowed",
+			Look: (*Run).lookConnect, Limit: 30 * time.Second},
+		{Name: kamino.StepValidate, Does: "check that a canary of the pool can be created",
+			Look: (*Run).lookProvable, Limit: 30 * time.Second},
+		{Name: kamino.StepLock, Does: "take the pool's lease", Back: "released",
+			Look: (*Run).lookFreeLock, Limit: 5 * time.Minute, Takes: "the lease"},
+		{Name: kamino.StepVersion, Does: "read the version", Look: (*Run).lookNamed, Patient: true},
+		{Name: kamino.StepLaunch, Does: "start one instance from the version beside the pool", Back: "removed",
+			Look: (*Run).lookLaunch, Patient: true, Plan: (*Run).planLaunch, Takes: "the canary", Until: kamino.StepRetire},
+		{Name: kamino.StepJoin, Does: "wait for the canary's node, cordon it and remove its taint",
+			Look: (*Run).lookJoin, Patient: true, Limit: proofLimit},
+		{Name: kamino.StepExamine, Does: "examine the canary: Ready in time, itself, and as its siblings are",
+			Look: (*Run).lookExamine, Patient: true, Limit: workflow.Unlimited},
+		{Name: kamino.StepModel, Does: "make the version what the pool's next node boots from",
+			Look: (*Run).lookModel, Patient: true},
+		{Name: kamino.StepRetire, Does: "remove the canary and its Node object", Look: (*Run).lookRetire, Patient: true, Spare: true},
+	}
+}
+
+// proveNamed proves a version, and promotes it where it passes. What is left of a killed one is
+// taken back by whoever comes next, as of any run.
+func (e *Engine) proveNamed(ctx context.Context, o poolstate.State, t poolstate.Destination, opts PromoteOptions) (Rollback, error) {
+	back, err := e.point(ctx, o, t, nil, true)
+	if err != nil {
+		return back, err
+	}
+	run := t.Options()
+	run.ImageReference, run.Version, run.Unsealed, run.Proof, run.PendingReboot = opts.ImageReference, t.Version.Name, opts.AcceptUnsealed, *opts.Proof, opts.PendingReboot
+	r, began := e.newRun(run), e.now()
+	if r.pool, back.Changed, back.Unproved = o.Pool, true, false; opts.DryRun {
+		r.held.Lease = &o.Lease
+		_, err := r.lookProvable(ctx)
+		back.Canary = r.planLaunch()
+		return back, err
+	}
+	if err = r.exec(ctx, ProvePipeline()); err != nil {
+		r.held.Regain(ctx)
+	}
+	switch {
+	case err == nil:
+		back.ModelDiff, back.Proof = append(back.ModelDiff[:0], r.result.ModelDiff...), r.proved()
+		err = r.release(context.WithoutCancel(ctx), func(l *kamino.Lease) {
+			l.Ledger.NotePromoted(t.Name(), e.now())
+			l.Ledger.NotePast(kamino.PastRun{Run: r.held.Run, Work: kamino.WorkProve, Pointed: t.Name(), Verb: kamino.VerbPromote, Ended: e.date(),
+				Seconds: e.now().Sub(began).Seconds(), ProofSeconds: r.result.proofSeconds()})
+			l.Record = kamino.Record{} // it did not fail
+		})
+	case r.held.Lease != nil && !errors.Is(err, kamino.ErrLeaseLost):
+		err = r.abandon(ctx, err)
+	}
+	back.Warnings = r.result.Warnings
+	return back, r.afterPromotion(err)
+}
+
+// proofExpected is how long the proof of a version may be expected to take.
+func (r *Run) proofExpected() time.Duration {
+	boot := 5 * time.Minute
+	if usual := kamino.Usually(r.held.Lease.Ledger.Boots); usual > 0 {
+		boot = usual
+	}
+	return boot + r.opts.Proof.For
+}

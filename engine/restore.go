@@ -1,0 +1,522 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/selection"
+	"kamino.dev/kamino/workflow"
+)
+
+// RestoreOptions are what the user decides about a restore.
+type RestoreOptions struct {
+	DryRun bool     // list what was left, and give nothing back
+	Pools  []string // names or IDs; none means every pool
+	// PoolIsGone is the user's word that the one pool named was deleted for good: its donors are
+	// given up and their marks taken off. Without it nobody gives up a pool that cannot be read.
+	PoolIsGone bool
+	// leaves are the versions still being built that are not waited for, nil for none, where what
+	// new nodes boot from does not depend on how that ends.
+	leaves func(kamino.Artifact) bool
+}
+
+// Restore finds what interrupted runs left in the whole cluster (donors that
+// are off, blocked or protected, snapshots, failed versions, leases) and gives
+// it back, all pools side by side. A run whose process lives is left alone: a *HeldError.
+// Nothing left is no error; a pool that cannot be read is one, and keeps its marks.
+func (e *Engine) Restore(ctx context.Context, opts RestoreOptions) ([]poolstate.Leftover, error) {
+	if opts.PoolIsGone && len(opts.Pools) != 1 {
+		return nil, kamino.WithHint(fmt.Errorf("--pool-is-gone requires exactly one pool, %d given", len(opts.Pools)), "kamino restore --pool POOL --pool-is-gone")
+	}
+	pools, left, err := e.leftPools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(opts.Pools) > 0 {
+		if pools, err = chooseLeft(pools, opts.Pools); err != nil {
+			return nil, err
+		}
+		left = slices.DeleteFunc(left, func(l poolstate.Leftover) bool {
+			return !slices.ContainsFunc(opts.Pools, l.Pool.Named)
+		})
+	}
+	found, errs := make([][]poolstate.Leftover, len(pools)), make([]error, len(pools))
+	e.inTurn(len(pools), func(i int) bool { return pools[i].urgent() }, func(e *Engine, i int) {
+		found[i], errs[i] = e.restorePool(ctx, pools[i], opts)
+		if held := (*kamino.HeldError)(nil); errors.As(errs[i], &held) {
+			alone(found[i], held.Error()+": still active, left alone")
+		}
+		other, err := e.unexplained(ctx, pools[i])
+		found[i], errs[i] = append(found[i], other...), errors.Join(errs[i], err)
+	})
+	return append(left, slices.Concat(found...)...), errors.Join(errs...)
+}
+
+// alone says of all why nothing is done about it.
+func alone(left []poolstate.Leftover, why string) {
+	for i := range left {
+		left[i].Reason = why
+	}
+}
+
+// chooseLeft picks pools by the names or IDs that a user typed.
+func chooseLeft(all []leftPool, names []string) ([]leftPool, error) {
+	var chosen []leftPool
+	for _, name := range names {
+		n := len(chosen)
+		for _, p := range all {
+			if p.id.Named(name) {
+				chosen = append(chosen, p)
+			}
+		}
+		switch len(chosen) - n {
+		case 0:
+			return nil, kamino.WithHint(fmt.Errorf("pool %q is unknown: no node and no lease names it", name), "kamino status lists the pools")
+		case 1:
+		default:
+			return nil, kamino.WithHint(fmt.Errorf("pool %q is ambiguous: %d pools have that name", name, len(chosen)-n), "give the whole ID")
+		}
+	}
+	return chosen, nil
+}
+
+// leftPool is a pool in which something may have been left.
+type leftPool struct {
+	id      kamino.PoolID
+	lease   kamino.Lease
+	nodes   []kamino.Node // that runs have
+	others  []kamino.Node // that no run is known to have
+	members []kamino.Node // all of them
+}
+
+// urgent: somebody may wait for a donor of the pool.
+func (p leftPool) urgent() bool { return len(p.nodes) > 0 || p.lease.Holder != "" }
+
+// leftPools collects every pool that the nodes or the leases name, and what is left alone: marks
+// that are not believed, and nodes that stay blocked after a patch.
+func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []poolstate.Leftover, error) {
+	pools := map[kamino.PoolID]*leftPool{}
+	get := func(id kamino.PoolID) *leftPool {
+		if pools[id] == nil {
+			pools[id] = &leftPool{id: id, lease: kamino.Lease{Pool: id}}
+		}
+		return pools[id]
+	}
+	leases, err := e.Cluster.Leases(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list leases: %w", err)
+	}
+	for _, lease := range leases {
+		get(lease.Pool).lease = lease
+	}
+	nodes, err := e.Cluster.Nodes(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list nodes: %w", err)
+	}
+	var foreign []poolstate.Leftover
+	for _, n := range selection.Twins(nodes) {
+		id, err := e.poolOf(ctx, n)
+		if err != nil {
+			return nil, nil, err
+		}
+		if id == "" || id.OfCanary() {
+			continue
+		}
+		p := get(id)
+		p.members = append(p.members, n)
+		mark, err := n.OwnedBy(id, p.lease)
+		if err != nil {
+			foreign = append(foreign, poolstate.Leftover{Pool: id, Node: n.Name, What: "a mark that is not trusted",
+				Reason: "left alone: " + err.Error() + "; " + kamino.LeftAlone(n.Name)})
+		} else if mark != nil {
+			p.nodes = append(p.nodes, n)
+		} else if b := n.Blocked(); b != nil {
+			foreign = append(foreign, poolstate.Leftover{Pool: id, Run: b.Run, Node: n.Name, What: "node is blocked " + b.String(), Reason: "needs a decision: " + b.Do()})
+		} else if n.Name != p.lease.Record.Donor {
+			p.others = append(p.others, n)
+		}
+	}
+	out := make([]leftPool, 0, len(pools))
+	for _, p := range pools {
+		out = append(out, *p)
+	}
+	slices.SortFunc(out, func(a, b leftPool) int { return strings.Compare(string(a.id), string(b.id)) })
+	return out, foreign, nil
+}
+
+// unexplained lists nodes whose machines are off or out of service, and that no run is known to have.
+// Where etcd was restored from a backup, or the lease deleted, this is all that a killed run may have
+// left; a person may have done it, too.
+func (e *Engine) unexplained(ctx context.Context, p leftPool) (left []poolstate.Leftover, err error) {
+	ctx = kamino.Looking(ctx)
+	r := e.newRun(kamino.Defaults())
+	r.pool = kamino.Pool{ID: p.id, Name: p.id.Name()}
+	note := func(n kamino.Node, what, do string) {
+		left = append(left, poolstate.Leftover{Pool: p.id, Node: n.Name, What: what + ", and no run is known that did it", Reason: "needs a decision: unless a person wants it so, " + do})
+	}
+	for _, n := range p.others {
+		if !n.Ready {
+			in, failed := e.Provider.Instance(ctx, n.ProviderID)
+			if failed == nil && in.Power == kamino.PowerOff {
+				note(n, "machine is off", "start it in the cloud")
+			} else if failed != nil && !errors.Is(failed, kamino.ErrNotFound) && !errors.Is(failed, kamino.ErrNotVisible) {
+				err = errors.Join(err, fmt.Errorf("read instance %s: %w", n.ProviderID, failed))
+			}
+		}
+		if !r.mayRelease() {
+			continue
+		}
+		if how, failed := r.holding(ctx, n.ProviderID); how == kamino.Held {
+			note(n, "machine is out of service", "put it back in service in the cloud, then run: kamino restore")
+		} else if failed != nil && !errors.Is(failed, kamino.ErrNotFound) {
+			err = errors.Join(err, failed)
+		}
+	}
+	return left, err
+}
+
+// restorePool gives back what was left in one pool. A pool that lives is a *HeldError, with what
+// was seen of it.
+func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOptions) ([]poolstate.Leftover, error) {
+	r := e.newRun(kamino.Defaults())
+	r.back.leaves = opts.leaves
+	left := p.left()
+	if p.lease.Err != nil {
+		if _, err := e.Provider.Pool(ctx, p.id); errors.Is(err, kamino.ErrNotFound) && len(left) == 0 {
+			return nil, nil
+		}
+		return left, fmt.Errorf("read lease of pool %s: %w", p.id.Name(), p.lease.Err)
+	}
+	if err := r.readLeftPool(ctx, p, opts); errors.Is(err, kamino.ErrNotFound) && len(left) == 0 {
+		return nil, nil
+	} else if err != nil {
+		return left, err
+	}
+	made, surveyed := r.survey(ctx, p)
+	if opts.DryRun || len(left)+len(made) == 0 {
+		for i, l := range left {
+			left[i].Reason = l.Repaired("would be given back")
+		}
+		left = append(left, made...)
+		if u := p.lease.Unfinished(r.engine.now()); u != nil && u.Alive {
+			alone(left, fmt.Sprintf("still active, left alone: last heartbeat %.0fs ago", u.Silence))
+		}
+		return left, surveyed
+	}
+	swept, err := r.restoreAll(ctx)
+	if held := (*kamino.HeldError)(nil); errors.As(err, &held) {
+		return append(left, made...), err
+	} else if err != nil {
+		err = kamino.WithHint(fmt.Errorf("restore pool %s: %w", r.pool.Name, err), "%s", cmp.Or(kamino.Hint(err), "fix the cause, then run: kamino restore"))
+		return append(left, made...), errors.Join(err, surveyed)
+	}
+	for i := range left {
+		left[i].Done = cmp.Or(left[i].Repaired("given back"), "given back")
+	}
+	for i := range made {
+		why := r.image.foreign
+		if made[i].Kept != "" {
+			why = r.proof.kept[made[i].Kept]
+		}
+		if made[i].Reason = why; why == "" && swept == nil {
+			made[i].Done = "given back"
+		}
+	}
+	if swept != nil {
+		swept = kamino.WithHint(fmt.Errorf("the donors of pool %s are back; clean up: %w", r.pool.Name, swept), "fix the cause, then run: kamino restore")
+	}
+	return append(left, made...), errors.Join(swept, surveyed)
+}
+
+// readLeftPool reads the pool, or makes sure that it is as gone as the user says.
+func (r *Run) readLeftPool(ctx context.Context, p leftPool, opts RestoreOptions) error {
+	r.pool = kamino.Pool{ID: p.id, Name: p.id.Name()}
+	var pool kamino.Pool
+	err := r.held.Retry(ctx, func(ctx context.Context) (err error) {
+		pool, err = r.engine.Provider.Pool(ctx, p.id)
+		return err
+	})
+	unseen := errors.Is(err, kamino.ErrNotFound) || errors.Is(err, kamino.ErrNotVisible)
+	switch {
+	case err == nil && opts.PoolIsGone:
+		return kamino.WithHint(fmt.Errorf("pool %s exists: it is not given up", pool.Name), "omit --pool-is-gone")
+	case err == nil:
+		r.pool = pool
+	case unseen && opts.PoolIsGone:
+		r.back.poolGone = true
+	default:
+		return kamino.HintPool(fmt.Errorf("read pool %s: %w", p.id.Name(), err), p.id)
+	}
+	return nil
+}
+
+// left lists what nodes and lease tell.
+func (p leftPool) left() []poolstate.Leftover {
+	var left []poolstate.Leftover
+	for _, n := range p.nodes {
+		mark, err := n.Claimed(p.id)
+		if err != nil || mark == nil {
+			continue
+		}
+		left = append(left, poolstate.Leftover{Pool: p.id, Run: mark.Run, Node: n.Name, What: "node is " + mark.Holds(), Begun: mark.Patches() && mark.Begun})
+	}
+	if probe := p.lease.Record.Probe; probe != nil {
+		left = append(left, poolstate.Leftover{Pool: p.id, Run: probe.Run, What: "probe in namespace " + probe.Namespace})
+	}
+	if p.lease.Holder != "" {
+		left = append(left, poolstate.Leftover{Pool: p.id, Run: p.lease.Holder, Node: p.lease.Record.Donor,
+			What: fmt.Sprintf("lease held by process %s at step %s", cmp.Or(p.lease.Process, "unknown"), cmp.Or(p.lease.Record.Step, kamino.StepLock))})
+	}
+	return left
+}
+
+// survey lists what was left in the cloud, by reading only.
+func (r *Run) survey(ctx context.Context, p leftPool) ([]poolstate.Leftover, error) {
+	if r.back.poolGone {
+		return nil, nil
+	}
+	var left []poolstate.Leftover
+	lease := p.lease
+	snapshots, err := r.engine.Provider.Find(ctx, r.pool, kamino.Snapshot, kamino.SnapshotName(r.pool.Name))
+	if err != nil {
+		return nil, fmt.Errorf("read the snapshot of pool %s: %w", r.pool.Name, err)
+	}
+	for i, s := range snapshots {
+		if s.Ours() {
+			r.image.reused = &snapshots[i] // one read that does not find it is no proof that it is gone
+			left = append(left, poolstate.Leftover{Pool: r.pool.ID, Run: s.Tags[kamino.TagRun], Node: s.Tags[kamino.TagBuiltFrom], What: "snapshot " + s.Name})
+		}
+		if n, mark, err := r.forgottenDonor(ctx, s, lease); err != nil {
+			return left, err
+		} else if mark != nil {
+			left = append(left, poolstate.Leftover{Pool: r.pool.ID, Run: mark.Run, Node: n.Name, What: "node is off or out of service: snapshot " + s.Name + " names it as the donor of a run that the lease does not know"})
+		}
+	}
+	if !p.urgent() { // else it goes with the donor
+		if id, err := r.remains(kamino.Looking(ctx), p.members); err != nil {
+			return left, err
+		} else if id != "" {
+			left = append(left, poolstate.Leftover{Pool: r.pool.ID, What: "processes that a run suspended in the pool (on AWS: AZRebalance)"})
+		}
+	}
+	canaries, err := r.leftCanaries(ctx)
+	left = append(left, canaries...)
+	if err != nil {
+		return left, err
+	}
+	versions, err := r.versions(ctx)
+	if err != nil {
+		return left, err
+	}
+	for _, v := range versions {
+		if lease.Sweepable(v, r.engine.now()) {
+			left = append(left, poolstate.Leftover{Pool: r.pool.ID, Run: v.Tags[kamino.TagRun], Node: v.Tags[kamino.TagBuiltFrom], What: "failed version " + v.Name})
+		}
+	}
+	return left, nil
+}
+
+// restoreAll takes the lease, gives back every marked node, cleans up and frees
+// the lease. What goes wrong with cleaning up, once all donors are back, is swept.
+func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
+	r.held.GivingBack = true
+	err = r.exec(ctx, []Step{
+		{Name: kamino.StepLock, Does: "take the pool's lease", Look: (*Run).lookLock, Limit: 5 * time.Minute},
+		{Name: kamino.StepRecover, Does: "give back the nodes that runs took", Look: (*Run).lookLeft, Limit: 2 * time.Hour},
+	})
+	if err == nil && !r.back.poolGone {
+		if swept = r.exec(ctx, sweep()); !errors.Is(swept, kamino.ErrLeaseLost) {
+			swept = errors.Join(swept, r.stayedOn(ctx), r.readVerdict(ctx))
+		}
+	}
+	if err == nil && !errors.Is(swept, kamino.ErrLeaseLost) {
+		return swept, r.release(context.WithoutCancel(ctx), nil)
+	} else if err == nil {
+		return nil, swept
+	}
+	// What is left stands on the nodes. Only an adopted run needs its lease: the
+	// donor whose node Kubernetes has forgotten is known from there.
+	if r.held.Regain(ctx); r.held.Lease != nil && !r.held.Adopted && !errors.Is(err, kamino.ErrLeaseLost) {
+		err = errors.Join(err, r.release(context.WithoutCancel(ctx), nil))
+	}
+	return nil, err
+}
+
+// clear gives back what an unfinished run of the pool left. A run that lives is a *HeldError.
+func (e *Engine) clear(ctx context.Context, o poolstate.State, opts RestoreOptions) ([]poolstate.Leftover, error) {
+	p := leftPool{id: o.ID, lease: o.Lease, nodes: o.Taken()}
+	if !p.urgent() {
+		return nil, nil
+	}
+	return e.restorePool(ctx, p, opts)
+}
+
+// clearCanaries removes those that ended runs of a pool left, where no run holds it.
+func (e *Engine) clearCanaries(ctx context.Context, o poolstate.State) error {
+	if len(o.Canaries) == 0 || o.Lease.Holder != "" {
+		return nil
+	}
+	_, err := e.restorePool(ctx, leftPool{id: o.ID, lease: o.Lease, nodes: o.Taken()}, RestoreOptions{})
+	if held := (*kamino.HeldError)(nil); errors.As(err, &held) {
+		return nil // they are its own
+	}
+	return err
+}
+
+// clearUnread clears a pool of which not everything could be read, which no donor waits for.
+func (e *Engine) clearUnread(ctx context.Context, o poolstate.State) error {
+	_, undo := e.clear(ctx, o, RestoreOptions{})
+	if undo != nil && o.Pool.ID == "" {
+		return undo // the pool itself, and what to do about it
+	}
+	return errors.Join(o.Err, undo)
+}
+
+// lookLeft gives back one donor after the other.
+func (r *Run) lookLeft(ctx context.Context) (workflow.Next, error) {
+	nodes, err := r.engine.Cluster.Nodes(ctx)
+	if err != nil {
+		return workflow.Next{}, fmt.Errorf("list nodes: %w", err)
+	}
+	if next, found, err := r.leftBehind(ctx, nodes, false); found || err != nil {
+		return next, err
+	}
+	if r.back.poolGone {
+		return workflow.Done("no node is left to be given back"), nil
+	}
+	found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Snapshot, kamino.SnapshotName(r.pool.Name))
+	if err != nil {
+		return workflow.Next{}, fmt.Errorf("read the snapshot of pool %s: %w", r.pool.Name, err)
+	}
+	for _, s := range found {
+		if n, mark, err := r.forgottenDonor(ctx, s, *r.held.Lease); err != nil {
+			return workflow.Next{}, err
+		} else if mark != nil {
+			return r.giveBackForgotten(n, mark, s), nil
+		}
+	}
+	if nodes, err = r.engine.ofPool(ctx, nodes, r.pool.ID); err != nil {
+		return workflow.Next{}, err
+	}
+	return r.lookRemains(ctx, nodes)
+}
+
+// lookRemains undoes what a run did to the pool, where nothing but the pool itself shows that. Whose
+// it is leaves no doubt: Hold marks it. A process that lost its lease in the middle of an act may be
+// about to take its donor out of service, and needs it then.
+func (r *Run) lookRemains(ctx context.Context, nodes []kamino.Node) (workflow.Next, error) {
+	switch id, err := r.remains(ctx, nodes); {
+	case err != nil:
+		return workflow.Next{}, err
+	case id == "":
+		return workflow.Done("no node is left to be given back"), nil
+	case r.runner.Spent() < kamino.ActTimeout:
+		return workflow.WaitFor("acts of a process that lost its lease to end", kamino.ActTimeout-r.runner.Spent()), nil
+	default:
+		return workflow.Act(kamino.ActRelease, "resume what a run suspended in the pool", func(ctx context.Context) error { return r.engine.holder().Release(ctx, r.pool, id) }).
+			Then("the pool to resume it", 0), nil
+	}
+}
+
+// remains is an instance in service with which Release undoes what Hold did to the pool; "" where
+// there is nothing to undo, or where one is out of service, which needs it.
+func (r *Run) remains(ctx context.Context, nodes []kamino.Node) (id kamino.InstanceID, err error) {
+	if !r.mayRelease() {
+		return "", nil
+	}
+	for _, n := range nodes {
+		how, err := r.holding(ctx, n.ProviderID)
+		switch {
+		case errors.Is(err, kamino.ErrNotFound):
+		case err != nil:
+			return "", err
+		case how == kamino.Remains:
+			id = n.ProviderID
+		default:
+			return "", nil
+		}
+	}
+	return id, nil
+}
+
+// forgottenDonor is the node that a snapshot was taken of, where its machine is off or out of
+// service and neither the node nor the lease names the run, as after a restore of etcd from a
+// backup: only the snapshot's tags do. The mark is nil where there is none.
+func (r *Run) forgottenDonor(ctx context.Context, s kamino.Artifact, lease kamino.Lease) (kamino.Node, *kamino.Mark, error) {
+	run, vm := s.Tags[kamino.TagRun], s.Tags[kamino.TagVM]
+	if run == "" || vm == "" || lease.Knows(run) {
+		return kamino.Node{}, nil, nil
+	}
+	n, err := r.engine.Cluster.Node(ctx, s.Tags[kamino.TagBuiltFrom])
+	if errors.Is(err, kamino.ErrNotFound) {
+		return n, nil, nil
+	} else if err != nil {
+		return n, nil, fmt.Errorf("read node %s: %w", s.Tags[kamino.TagBuiltFrom], err)
+	}
+	pool, err := r.engine.poolOf(ctx, n)
+	if err != nil || pool != r.pool.ID || !kamino.SameVM(n.SystemUUID, vm) {
+		return n, nil, err
+	}
+	in, err := r.engine.Provider.Instance(ctx, n.ProviderID)
+	if errors.Is(err, kamino.ErrNotFound) {
+		return n, nil, nil
+	} else if err != nil {
+		return n, nil, fmt.Errorf("read instance %s: %w", n.ProviderID, err)
+	}
+	away := in.Power != kamino.PowerOn
+	if !away && r.mayRelease() {
+		how, err := r.holding(ctx, in.ID)
+		if err != nil {
+			return n, nil, err
+		}
+		away = how == kamino.Held
+	}
+	if !away || replaced(in.WithVM(vm), vm) {
+		return n, nil, nil
+	}
+	return n, &kamino.Mark{Run: run, Pool: pool, Instance: n.ProviderID, VMID: vm, Sealing: true, Held: true, Forgotten: true}, nil
+}
+
+func (r *Run) giveBackForgotten(n kamino.Node, mark *kamino.Mark, s kamino.Artifact) workflow.Next {
+	return workflow.ActSteps(kamino.ActGiveBack, fmt.Sprintf("give back node %s: snapshot %s names it as the donor of run %s, which the lease does not know", n.Name, s.Name, mark.Run),
+		func(ctx context.Context) error { return r.giveBackNode(ctx, n, *mark) }).Of(n.Name)
+}
+
+// sweep deletes failed versions, waits for those still being built, and then
+// deletes the snapshot that they were built from.
+func sweep() []Step {
+	return []Step{
+		{Name: kamino.StepRetire, Does: "remove canaries", When: (*Run).makesCanaries, Look: (*Run).lookRetire, Patient: true},
+		{Name: kamino.StepFailedVersion, Does: "delete failed image versions", Look: (*Run).lookSweep, Patient: true, Limit: workflow.Unlimited},
+		{Name: kamino.StepClean, Does: "delete the snapshot", When: (*Run).leftNone, Look: (*Run).lookClean, Patient: true},
+	}
+}
+
+func (r *Run) lookSweep(ctx context.Context) (workflow.Next, error) {
+	versions, err := r.versions(ctx)
+	if err != nil {
+		return workflow.Next{}, err
+	}
+	for _, v := range versions {
+		switch building := v.Ours() && (v.State == kamino.Creating || v.State == kamino.Deleting); {
+		case r.held.Lease.Sweepable(v, r.engine.now()):
+			return workflow.Act(kamino.ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
+				return r.engine.Provider.Delete(ctx, r.pool, v)
+			}).Of(v.Name), nil
+		case building && r.back.leaves != nil && v.State == kamino.Creating && (v.Excluded || !kamino.Points(r.pool.Model.Image, versions)) && r.back.leaves(v):
+			r.back.left, r.image.foreign = true, "version "+v.Name+" is still being built from it"
+		case building:
+			return workflow.WaitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil
+		}
+	}
+	return workflow.Done("no failed version"), nil
+}
+
+func (r *Run) leftNone() bool { return !r.back.left }

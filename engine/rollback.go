@@ -1,0 +1,311 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/workflow"
+)
+
+// RollbackOptions are what the user decides about a rollback.
+type RollbackOptions struct {
+	Pool   string // name or ID
+	To     string // version, or ToOriginal; "" is the version before the present one, else the original
+	DryRun bool
+	// Secrets of the original model, which no provider gives back.
+	Secrets kamino.Secrets
+	// KeepCustomData goes back to the original without its custom data: for
+	// models that had none, or whose instances do not need it.
+	KeepCustomData bool
+}
+
+// Rollback is what a rollback did, or in a dry-run would do.
+type Rollback struct {
+	Pool kamino.PoolID `json:"pool"`
+	Name string        `json:"name"`
+	From string        `json:"from"` // version, or the image that the model referred to
+	To   string        `json:"to"`
+	Bad  []string      `json:"markedBad"`  // versions marked and excluded from latest
+	Good []string      `json:"markedGood"` // versions whose mark was taken off
+	// Since is the version that was rolled back or withdrawn when new nodes began to boot from To,
+	// where nothing more was done because nobody named a version further back.
+	Since string `json:"since,omitempty"`
+	// Unproved: To is a version that has passed no proof.
+	Unproved bool `json:"unproved,omitempty"`
+	// Offered: To is offered, and the model, which somebody else writes, names another image.
+	Offered   bool                 `json:"offered,omitempty"`
+	ModelDiff []kamino.FieldChange `json:"modelDiff"`
+	Changed   bool                 `json:"changed"`
+	// NeedsCustomData: the model has custom data, and nobody has given them. Needs are the
+	// extensions that come back and whose protected settings nobody has given.
+	NeedsCustomData bool     `json:"needsCustomData,omitempty"`
+	Needs           []string `json:"needsProtectedSettings,omitempty"`
+	// Unmarked are the versions whose mark could not be written. The pool's ledger
+	// keeps that they are not to be chosen.
+	Unmarked []Unmarked `json:"notMarked,omitempty"`
+	// GivenBack is what an ended run of the pool had left, which was given back first.
+	GivenBack []poolstate.Leftover `json:"givenBack,omitempty"`
+	// Descendants are the versions whose line goes back to one that was withdrawn.
+	Descendants []string `json:"descendants,omitempty"`
+	// Proof tells how a version passed that was proved first; Canary, of a dry-run, what the proof
+	// would start.
+	Proof    *kamino.Proved `json:"proof,omitempty"`
+	Canary   string         `json:"canary,omitempty"`
+	Warnings []string       `json:"warnings,omitempty"` // what is left for the next run to clean up
+}
+
+// Unmarked is a version that could not be marked.
+type Unmarked struct {
+	Version string `json:"version"`
+	Error   string `json:"error"`
+}
+
+// Rollback points the model of a pool at an earlier version, or forward at a later one,
+// by one conditional write under the pool's lease. It begins with giving back what
+// earlier runs of the pool left, but for a version that is still being built, which it
+// waits for at its end. With that write the ledger says that the versions newer than
+// the target are not to be chosen again, one that is still being built included; then
+// they are marked, and a mark on the target itself is removed. A mark that cannot be
+// written is reported and does not stop the rollback. Instances that run stay as they
+// are. Repeated, it changes nothing, but for secrets: they are written whenever they
+// are given, since no provider shows them.
+func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, error) {
+	o, err := e.onePool(ctx, opts.Pool, opts.DryRun, func(v kamino.Artifact) bool { return kamino.CompareVersions(v.Name, opts.To) != 0 })
+	if err != nil {
+		return Rollback{}, err
+	}
+	t, err := o.FindTarget(opts.To)
+	if err != nil {
+		return Rollback{}, err
+	}
+	t.Points, t.Verb = t.Version != nil && o.Follows(""), kamino.VerbRollback
+	t.Stays = t.Since != "" && t.Saved != nil && opts.Secrets.CustomData == nil && len(opts.Secrets.Protected) == 0
+	var needs kamino.NextImage
+	var missing error
+	if !t.Stays {
+		needs, missing = e.secretsFor(ctx, opts, &t, o.Pool)
+	}
+	if unknown := (missingSecrets{}); missing != nil && !(opts.DryRun && errors.As(missing, &unknown)) {
+		return Rollback{}, missing
+	}
+	if err := e.bootable(ctx, o, t, opts.DryRun); err != nil {
+		return Rollback{}, err
+	}
+	bad := o.Distrusted(t)
+	if t.Since != "" { // what that left is finished, and nothing else withdrawn
+		bad = slices.DeleteFunc(bad, kamino.Artifact.Good)
+	} else {
+		bad, t.Unborn = append(bad, o.Making(t)...), o.Unborn(t)
+	}
+	back, err := e.point(ctx, o, t, bad, opts.DryRun)
+	back.Since = t.Since
+	if back.NeedsCustomData, back.Needs = needs.NeedsCustomData, needs.Needs; err == nil && back.Changed {
+		err = missing
+	}
+	return back, err
+}
+
+// Unreturned names what a pool loses when it first leaves its original model, and what no provider
+// gives back; "" where it has left that already, or loses nothing.
+func Unreturned(diff []kamino.FieldChange) string {
+	var lost []string
+	for _, d := range diff {
+		switch name := d.Field[strings.LastIndexByte(d.Field, '.')+1:]; {
+		case name == "imageReference" && strings.Contains(d.From, "/images/kamino-"):
+			return ""
+		case name == "customData" && d.To == "#cloud-config":
+			lost = append([]string{"custom data"}, lost...)
+		case name == "extensions":
+			stay := strings.Split(d.To, ", ")
+			for _, extension := range strings.Split(d.From, ", ") {
+				if extension != "" && !slices.Contains(stay, extension) {
+					lost = append(lost, "protected settings of "+extension)
+				}
+			}
+		}
+	}
+	return strings.Join(lost, ", ")
+}
+
+// missingSecrets ends a rollback to a model of which not all is given. A dry run tells besides what
+// it would do.
+type missingSecrets struct{ error }
+
+func (m missingSecrets) Unwrap() error { return m.error }
+
+// secretsFor gives a saved model what a provider does not show, and tells all that is not given at
+// once. A generic image whose instances get
+// the prototype's empty custom data, or an extension without its command, would
+// never join the cluster, and nobody would know why.
+func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *poolstate.Destination, pool kamino.Pool) (needs kamino.NextImage, err error) {
+	given := o.Secrets.CustomData != nil
+	switch {
+	case t.Saved == nil && (given || o.KeepCustomData || len(o.Secrets.Protected) > 0):
+		return needs, kamino.WithHint(fmt.Errorf("custom data and protected settings are for the original model, not for version %s", t.Name()), "use --to original, or omit them")
+	case given && o.KeepCustomData:
+		return needs, kamino.WithHint(errors.New("--custom-data and --keep-custom-data are mutually exclusive"), "omit one of them")
+	case t.Saved == nil:
+		t.Secrets = o.Secrets
+		return needs, nil
+	}
+	t.Secrets = o.Secrets
+	next, err := e.Provider.NextImage(ctx, pool, t.Spec())
+	if next.NeedsCustomData = next.NeedsCustomData && !o.KeepCustomData; err != nil || !next.NeedsCustomData && len(next.Needs) == 0 {
+		return next, err
+	}
+	var lacks, give, none []string
+	switch {
+	case next.NeedsCustomData:
+		lacks, give, none = []string{"its custom data"}, []string{"--custom-data FILE"}, []string{"where it had none, --keep-custom-data"}
+	case given:
+		give = []string{"--custom-data FILE"}
+	case o.KeepCustomData:
+		give = []string{"--keep-custom-data"}
+	}
+	for _, name := range next.Needs {
+		lacks, give = append(lacks, "the protected settings of extension "+name), append(give, "--protected-settings "+name+"=FILE")
+	}
+	if len(next.Needs) > 0 {
+		none = append(none, "for an extension that has none, --protected-settings "+next.Needs[0]+"=none")
+	}
+	return next, kamino.WithHint(missingSecrets{fmt.Errorf("pool %s cannot go back to the original model without %s: the provider does not return them", pool.Name, strings.Join(lacks, " and "))},
+		"give them as in your template: kamino rollback --pool %s --to original %s; %s; --to VERSION needs none of it", pool.Name, strings.Join(give, " "), strings.Join(none, "; "))
+}
+
+// point moves the model of a pool to a target.
+func (e *Engine) point(ctx context.Context, o poolstate.State, t poolstate.Destination, bad []kamino.Artifact, dryRun bool) (Rollback, error) {
+	out := Rollback{Pool: o.ID, Name: o.Pool.Name, From: kamino.LastSegments(o.Pool.Model.Image, 3), To: t.Name(), Bad: []string{}, Good: []string{}, GivenBack: o.GivenBack}
+	if v := o.Next(); v != nil {
+		out.From = v.Name
+	}
+	out.Unproved = t.Version != nil && t.Version.Tags[kamino.TagProof] != kamino.TagProofPassed
+	out.Offered = t.Offered && !kamino.Points(o.Pool.Model.Image, o.Versions)
+	for _, v := range bad {
+		out.Bad = append(out.Bad, v.Name)
+	}
+	out.Good = append(out.Good, t.Offers()...)
+	if refusals := t.Options().Unlifted(o.Pool.Refusals); len(refusals) > 0 {
+		return out, &kamino.RefusedError{Subject: "pool " + o.Pool.Name, Refusals: refusals}
+	}
+	if t.Points && !t.Stays && t.Version.Disputed {
+		return out, kamino.WithHint(fmt.Errorf("pool %s cannot go to it: %s", o.Pool.Name, t.Version.WhyDisputed()), "set excludeFromLatest alike in all its regions, or go to an older version with kamino rollback --to")
+	}
+	if o.Pool.Owner != nil && !t.Points && !t.Stays {
+		return out, kamino.WithHint(fmt.Errorf("%s writes the model of pool %s: kamino does not", o.Pool.Owner.Name, o.Pool.Name), "change it there; %s", o.TargetsHint())
+	}
+	out.ModelDiff = []kamino.FieldChange{}
+	if !t.Stays {
+		next, err := e.Provider.NextImage(ctx, o.Pool, t.Spec())
+		if err != nil {
+			return out, fmt.Errorf("compare the model of pool %s: %w", o.Pool.Name, err)
+		}
+		if o.Pool.Owner == nil && !t.Offered && (t.Adopts || !o.Lease.Ledger.Leaves(o.Pool, t.Spec(), next)) { // what else the owner wrote stays
+			out.ModelDiff = next.Diff
+		}
+	}
+	accepts := t.TakesUntried()
+	if l := o.Lease.Ledger; t.Verb == kamino.VerbPromote && t.Nobody == nil && t.Name() != "" {
+		accepts = accepts || kamino.Kept(l.Past, t.Name()) != nil // in spite of its nodes
+	}
+	out.Changed = len(out.ModelDiff)+len(out.Bad)+len(out.Good)+len(t.Unborn) > 0 || accepts
+	if dryRun || !out.Changed {
+		return out, nil
+	}
+	var err error
+	out.Unmarked, out.Warnings, err = e.repoint(ctx, o, t, out)
+	return out, err
+}
+
+// repoint takes the lease and does it. It returns the versions that could not be
+// marked, and what went wrong of what waits until new nodes boot from the target.
+func (e *Engine) repoint(ctx context.Context, o poolstate.State, t poolstate.Destination, plan Rollback) ([]Unmarked, []string, error) {
+	r := e.newRun(t.Options())
+	r.pool, r.verb = o.Pool, t.Verb
+	var stray *kamino.Stray
+	if !t.Points {
+		stray = o.Strayed()
+	}
+	m := newVersionMarks(plan, t, o)
+	steps := []Step{
+		{Name: kamino.StepConnect, Does: "check that the credentials work", Look: (*Run).lookConnect},
+		{Name: kamino.StepLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute},
+		{Name: kamino.StepModel, Does: "point the pool's model at the target, in one write", Patient: true,
+			Look: func(r *Run, ctx context.Context) (workflow.Next, error) { return r.lookTarget(ctx, t, m, stray) }},
+		{Name: kamino.StepMark, Does: "mark versions as good or bad", Patient: true, Limit: m.limit(), Look: m.look},
+	}
+	if t.Stays {
+		steps = slices.DeleteFunc(steps, func(s Step) bool { return s.Name == kamino.StepModel })
+	}
+	began := r.engine.now()
+	err := r.exec(ctx, steps)
+	if err != nil {
+		r.held.Regain(ctx)
+	}
+	var failed *kamino.StepError
+	if errors.As(err, &failed) && failed.Step == kamino.StepMark && !m.to.Points && !errors.Is(err, errPromoted) && ctx.Err() == nil && !errors.Is(err, kamino.ErrLeaseLost) {
+		m.give(failed.Err)
+		err = nil
+	} else if err != nil && !m.to.Points && r.result.Changed {
+		m.give(err) // the model is written, perhaps: the ledger goes on distrusting
+	} else if err != nil && m.to.Points && failed != nil && failed.Step == kamino.StepMark {
+		m.give(err)
+	}
+	if r.held.Lease != nil && !errors.Is(err, kamino.ErrLeaseLost) {
+		ended := kamino.PastRun{Run: r.held.Run, Pointed: plan.To, Verb: t.Verb, Reason: kamino.CutText(t.Why.Reason, kamino.MaxTag),
+			Ended: r.engine.date(), Seconds: r.engine.now().Sub(began).Seconds(), Step: kamino.FailedStep(err)}
+		if t.Verb == kamino.VerbWithdraw && len(plan.Bad) > 0 {
+			ended.Withdrawn = plan.Bad[0]
+		}
+		if err != nil {
+			ended.Failure = kamino.CutText(err.Error(), kamino.MaxFailure)
+		}
+		moved := err == nil
+		note := func(l *kamino.Lease) {
+			if m.settle(l, moved); moved {
+				l.Ledger.NotePromoted(plan.To, r.engine.now())
+			}
+			l.Ledger.NotePast(ended)
+		}
+		if moved && o.Awaits && r.held.Persist(ctx, "write the rollback on", note) == nil {
+			note = m.awaitBuilds(ctx, r)
+		}
+		err = errors.Join(err, r.release(context.WithoutCancel(ctx), note))
+	}
+	return m.unmarked(r), r.result.Warnings, err
+}
+
+// awaitBuilds waits, once new nodes boot from the target, for what an ended run was building: that
+// is marked, or deleted where it failed. What goes wrong is left for the next run. It returns what
+// to note when the lease is freed.
+func (m versionMarks) awaitBuilds(ctx context.Context, r *Run) func(*kamino.Lease) {
+	l := r.held.Lease.Ledger
+	err := r.exec(ctx, []Step{{Name: kamino.StepFailedVersion, Does: "wait for the version that an ended run was building", Look: (*Run).lookSweep, Patient: true, Limit: workflow.Unlimited}})
+	if err == nil {
+		// One that failed is deleted, and nothing of it is to be marked.
+		built := func(name string, err error) bool {
+			return errors.Is(err, errUnbuilt) && kamino.IndexOf(r.image.listed, name) >= 0
+		}
+		maps.DeleteFunc(m.failed, built)
+		err = r.exec(ctx, []Step{
+			{Name: kamino.StepMark, Does: "mark the version that was being built", Patient: true, Limit: markLimit, Look: m.look},
+			{Name: kamino.StepClean, Does: "delete the snapshot", Look: (*Run).lookClean, Patient: true},
+		})
+	}
+	if err != nil {
+		r.result.Warnings = append(r.result.Warnings, err.Error())
+		m.give(err)
+	} else {
+		maps.DeleteFunc(m.failed, func(_ string, err error) bool { return errors.Is(err, errUnbuilt) })
+	}
+	return func(now *kamino.Lease) {
+		now.Ledger.Promoted, now.Ledger.Stood = l.Promoted, l.Stood // the mark changed nothing of that
+		m.settle(now, true)
+	}
+}

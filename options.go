@@ -1,0 +1,300 @@
+package kamino
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// AutoOptions are what the user decides about choosing donors by themselves.
+type AutoOptions struct {
+	Options                     // of each run; Donor is chosen
+	Pools         []string      // names or IDs; none means all
+	Rules         Rules         // Image, AnyPatch and Bad are filled in per pool
+	MinCandidates int           // fewer: the pool is left alone
+	MaxImageAge   time.Duration // an older image is renewed without newer patches; 0: never
+	// MaxAway is how many donors may be away in the cluster at the same time,
+	// those of other processes included; 0 means any number.
+	MaxAway int
+	// MaxNotReady is how many other nodes of the cluster may be NotReady when a
+	// donor is taken. Cluster-autoscaler ignores a pool once three of its nodes
+	// are not ready (--ok-total-unready-count,
+	// https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md).
+	MaxNotReady int
+	// Patch, where set, patches nodes of each pool first; its pool and donor are filled in. What is
+	// selected, made and proved then has the patches.
+	Patch *PatchOptions
+}
+
+// AutoDefaults are the original's, where it had the option.
+func AutoDefaults() AutoOptions {
+	return AutoOptions{
+		Options: Defaults(),
+		Rules: Rules{
+			PendingReboot: []Signal{KuredPendingReboot}, LastPatch: []Signal{KuredLastPatch, KaminoPatched}, MinReady: time.Minute,
+		},
+		MinCandidates: 1, MaxAway: 1, MaxNotReady: 2,
+	}
+}
+
+// Validate checks the options by themselves.
+func (o AutoOptions) Validate() error {
+	run := o.Options
+	run.Donor = "to be chosen"
+	if err := run.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case o.MinCandidates < 1:
+		return WithHint(fmt.Errorf("invalid number of candidates %d", o.MinCandidates), "use --minimum-candidates 1 or more")
+	case o.MaxImageAge < 0:
+		return WithHint(fmt.Errorf("maximum age %s is negative", o.MaxImageAge), "use --maximum-image-age 0 for no maximum")
+	case o.Rules.MinReady < 0:
+		return WithHint(fmt.Errorf("minimum ready time %s is negative", o.Rules.MinReady), "use --minimum-ready-time 0 or more")
+	case o.MaxAway < 0:
+		return WithHint(fmt.Errorf("invalid number of donors away %d", o.MaxAway), "use --max-unavailable-pools 1 or more, or all")
+	case o.MaxNotReady < 0:
+		return WithHint(fmt.Errorf("invalid number of NotReady nodes %d", o.MaxNotReady), "use --max-not-ready 0 or more")
+	}
+	return o.validateRules()
+}
+
+func (o AutoOptions) validateRules() error {
+	if len(o.Rules.LastPatch) == 0 || len(o.Rules.PendingReboot) == 0 {
+		return WithHint(errors.New("selection needs a signal for the last patch and one for a pending reboot"),
+			"use --last-patch-annotation and --pending-reboot-annotation")
+	}
+	for _, list := range [][]string{o.Pools, o.Rules.Ignore, o.Rules.IgnoreAnnotations, o.Rules.FineConditions} {
+		for i, s := range list {
+			if s == "" {
+				return WithHint(errors.New("an empty name in a list"), "omit the flag instead")
+			}
+			if slices.Contains(list[:i], s) {
+				return WithHint(fmt.Errorf("%q is given twice", s), "give it once")
+			}
+		}
+	}
+	return o.validateOverlaps()
+}
+
+// validateOverlaps refuses names that are given for two purposes.
+func (o AutoOptions) validateOverlaps() error {
+	for _, s := range slices.Concat(o.Rules.LastPatch, o.Rules.PendingReboot) {
+		if slices.Contains(o.Rules.LastPatch, s) && slices.Contains(o.Rules.PendingReboot, s) {
+			return WithHint(fmt.Errorf("%s is given for the last patch and for a pending reboot", s),
+				"no patched node could ever be chosen: use two different ones")
+		}
+		if slices.Contains(o.Rules.IgnoreAnnotations, s.Annotation) {
+			return WithHint(fmt.Errorf("annotation %s is both a signal and listed for nodes to ignore", s.Annotation),
+				"remove it from --node-ignore-annotation")
+		}
+		if slices.Contains(o.Rules.FineConditions, s.Condition) {
+			return WithHint(fmt.Errorf("condition %s is both a signal and listed to be ignored", s.Condition), "remove it from --ignore-condition")
+		}
+	}
+	return nil
+}
+
+// Unlifted leaves out the refusals that an option overrides.
+func (o Options) Unlifted(list []Refusal) []Refusal {
+	return slices.DeleteFunc(slices.Clone(list), func(f Refusal) bool {
+		return f.Allow == "allow-spot" && o.AllowSpot || f.Allow == AllowAdopt && o.AdoptModel ||
+			f.Allow == allowImageOnly && o.ImageOnly || o.Back && slices.Contains(notOfGoingBack, f.Code)
+	})
+}
+
+// RebootMode says when a patched node is restarted.
+type RebootMode string
+
+// The modes.
+const (
+	RebootAuto   RebootMode = "auto" // where what was upgraded needs it
+	RebootAlways RebootMode = "always"
+	RebootNever  RebootMode = "never"
+)
+
+// PatchOptions are the options of Patch.
+type PatchOptions struct {
+	Options     // of each run; Donor names the one node to patch, "" chooses in Pool
+	Order       PatchOrder
+	Pool        string // name or ID
+	Nodes       int    // to patch, one after the other
+	Retries     int    // candidates to try besides, where one is refused or does not come back
+	Rules       Rules
+	MaxAway     int // see AutoOptions
+	MaxNotReady int
+}
+
+// PatchDefaults patch one node.
+func PatchDefaults() PatchOptions {
+	all := AutoDefaults()
+	o := PatchOptions{Options: all.Options, Nodes: 1, Retries: 1, MaxAway: 1, MaxNotReady: all.MaxNotReady,
+		Order: PatchOrder{Within: time.Hour, Reboot: RebootAuto, Return: 10 * time.Minute, Settle: time.Minute}}
+	o.Proof = Proving{Mode: ProveNone, Promote: PromoteAuto}
+	return o
+}
+
+// Validate checks the options by themselves.
+func (o PatchOptions) Validate() error {
+	switch w := o.Order; {
+	case o.Pool != "" && o.Donor != "":
+		return WithHint(fmt.Errorf("--pool %s and --target-node %s are mutually exclusive", o.Pool, o.Donor), "use --pool for the best nodes of a pool, or --target-node for one node")
+	case o.Pool+o.Donor == "":
+		return WithHint(errors.New("no pool and no node named"), "use --pool or --target-node; kamino status lists the pools")
+	case o.Nodes < 1 || o.Nodes > 3:
+		return WithHint(fmt.Errorf("invalid number of nodes %d", o.Nodes), "use --nodes 1 to 3: the image renews the others")
+	case o.Retries < 0:
+		return WithHint(fmt.Errorf("invalid number of retries %d", o.Retries), "use --retries 0 or more")
+	case w.Reboot != RebootAuto && w.Reboot != RebootAlways && w.Reboot != RebootNever:
+		return WithHint(fmt.Errorf("invalid reboot mode %q", w.Reboot), "use --reboot auto, always or never")
+	case w.Within < time.Minute || w.Within > 4*time.Hour:
+		return WithHint(fmt.Errorf("invalid time limit %s", w.Within), "use --timeout 1m to 4h")
+	case w.Return < time.Minute || w.Settle < 0:
+		return WithHint(fmt.Errorf("invalid time for a boot %s or to be healthy %s", w.Return, w.Settle), "use --return 1m or more, and --min-ready 0 or more")
+	}
+	run := o.Options
+	run.Donor = cmp.Or(o.Donor, "to be chosen")
+	return run.Validate()
+}
+
+// WithdrawOptions are what a person decides about taking a version back.
+type WithdrawOptions struct {
+	Pool    string // name or ID
+	Version string // "": the one that the next node would boot from
+	Reason  string // stands on the version
+	DryRun  bool
+	Nodes   bool // Bad.Nodes
+}
+
+// Verb is what changed a pool's next image without a new version.
+type Verb string
+
+// The verbs.
+const (
+	VerbPromote  Verb = "promote" // by a person, or by auto-update
+	VerbWithdraw Verb = "withdraw"
+	VerbRollback Verb = "rollback"
+)
+
+// Today says what a run does with an image version that was made on the same day.
+type Today string
+
+// What a version of the same day means.
+const (
+	// TodayOfDonor: one that was made of the donor will do; one of another donor is refused.
+	TodayOfDonor Today = ""
+	// TodayOfAny: one of any donor will do, as where no person chose the donor.
+	TodayOfAny Today = "any"
+	// TodayAgain: another one is made.
+	TodayAgain Today = "again"
+)
+
+// ImageReference says how a model refers to an image.
+type ImageReference string
+
+// The ways to refer to an image: by the definition, which the model then names for good, and of
+// which Kamino says what it stands for; or by the version, with a model written at each promotion.
+// "" is by the definition, as long as new nodes are seen to follow it and nothing speaks against
+// it. By a pointer is for providers alone, those without definitions: what their pools can refer to
+// instead.
+const (
+	ByVersion    ImageReference = "version"
+	ByDefinition ImageReference = "definition"
+	ByPointer    ImageReference = "pointer"
+)
+
+// Options are what the user decides about a run.
+type Options struct {
+	Donor    string      // node name
+	Patch    *PatchOrder // of runs that patch the node and make no image; nil for others
+	Version  string      // of runs that prove one which is there, and take no donor; "" for others
+	NewNodes int         // how many instances to ask for at the end
+	History  int         // how many versions that were promoted to keep, at least 2
+	Replicas int         // of the version in the pool's region
+
+	Grace        time.Duration // see DrainOptions.Grace
+	DrainTimeout time.Duration // for the whole drain; 0 means nine grace periods
+	Force        bool          // see DrainOptions.Force
+
+	ImageReference ImageReference
+	Today          Today    // what a version of the same day means
+	Self           string   // node that this process runs on, never a donor
+	PendingReboot  []Signal // what tells on a node of a reboot to come
+	AllowSpot      bool     // take a spot instance as donor
+	AdoptModel     bool     // replace an image that somebody else has put into the model
+	Unsealed       bool     // prove a version without a seal receipt
+	ImageOnly      bool     // make a version, and never write the model
+	// RequireLabels must all be on the donor.
+	RequireLabels []LabelDemand
+	// Proof is what a version goes through before the pool's nodes boot from it.
+	Proof Proving
+	// SealPolicy says what may stay on the disk, as YAML (docs/agent.md). With
+	// one, files that nothing explains refuse the seal; without, they are counted.
+	SealPolicy []byte
+	// back is of who takes a version back or names one: a next image that another pool shares
+	// has to be mended in both.
+	Back bool
+	// offers: a person named the version. With ImageOnly it is offered, and would be left hidden else.
+	Offers bool
+	// Settle is how long cluster-autoscaler is given to see the protection: two of its scan
+	// intervals. 0 means that no cluster-autoscaler runs: no wait is for its sake then.
+	Settle time.Duration
+}
+
+// Defaults are the original's, where it had the option.
+func Defaults() Options {
+	return Options{
+		History: 3, Replicas: 3, Grace: 5 * time.Minute,
+		Settle: 20 * time.Second,
+		Proof:  Proving{Mode: ProveCanary, For: 10 * time.Minute, Budget: 10 * time.Minute, Promote: PromoteAuto},
+	}
+}
+
+// Validate checks the options by themselves.
+func (o Options) Validate() error {
+	switch {
+	case o.Donor == "":
+		return WithHint(fmt.Errorf("no donor named"), "name the node with --target-node; kubectl get nodes lists them")
+	case strings.Contains(o.Donor, "/"):
+		return WithHint(fmt.Errorf("invalid node name %q", o.Donor),
+			"name the Node object, not its machine: kubectl get nodes -o custom-columns=NAME:.metadata.name,MACHINE:.spec.providerID")
+	case o.History < 2:
+		return WithHint(fmt.Errorf("history %d is too short: the version in use and one to roll back to must be kept", o.History),
+			"use --max-history 2 or more")
+	case o.NewNodes < 0:
+		return WithHint(fmt.Errorf("invalid number of new nodes %d", o.NewNodes), "use --new-updated-nodes 0 or more")
+	case o.ImageOnly && o.ImageReference == ByVersion:
+		return WithHint(errors.New("a model that is not written cannot name a new version"), "omit --image-reference or --image-only")
+	case o.ImageOnly && o.NewNodes > 0:
+		return WithHint(errors.New("--image-only and --new-updated-nodes are mutually exclusive"), "omit one of them")
+	case o.Replicas < 1 || o.Replicas > 100:
+		return WithHint(fmt.Errorf("%d replicas: a gallery keeps 1 to 100 in a region", o.Replicas), "use --replicas 1 to 100")
+	case o.ImageReference != "" && o.ImageReference != ByVersion && o.ImageReference != ByDefinition:
+		return WithHint(fmt.Errorf("invalid image reference %q", o.ImageReference), "use --image-reference version or pointer")
+	case o.Today != TodayOfDonor && o.Today != TodayOfAny && o.Today != TodayAgain:
+		return fmt.Errorf("invalid mode %q for a version of today", o.Today)
+	case len(o.SealPolicy) > SealPolicyMost:
+		return WithHint(fmt.Errorf("seal policy of %d bytes is too large: at most %d", len(o.SealPolicy), SealPolicyMost),
+			"let entries of verify.known name directories instead of files")
+	}
+	return o.Proof.Validate()
+}
+
+func (o Options) DrainLimit() time.Duration {
+	if o.DrainTimeout > 0 {
+		return o.DrainTimeout
+	}
+	grace := o.Grace
+	if grace < 0 {
+		grace = Defaults().Grace
+	}
+	// The original tried three times for three grace periods each.
+	return max(9*grace, time.Minute)
+}
+
+func (o Options) DrainOptions() DrainOptions {
+	return DrainOptions{Grace: o.Grace, Within: o.DrainLimit(), Force: o.Force}
+}

@@ -1,0 +1,168 @@
+package poolstate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/selection"
+)
+
+// RunOf are the options of a run with a donor that nobody named. What an
+// interrupted run had begun is gone on with.
+func (p PoolPlan) RunOf(o kamino.AutoOptions, donor string) kamino.Options {
+	run := o.Options
+	run.Donor = donor
+	if run.Today != kamino.TodayAgain || kamino.Has(p.Why, "unfinished") {
+		run.Today = kamino.TodayOfAny
+	}
+	return run
+}
+
+// Action is what auto-update does with a pool.
+type Action string
+
+// The actions.
+const (
+	DoNothing Action = "nothing"
+	DoUpdate  Action = "update" // make a new prototype of the donor
+	DoModel   Action = "model"  // point the model at the newest image, no donor needed
+	DoFinish  Action = "finish" // go on with, or give back, what an ended process left
+)
+
+// PoolPlan is whether a pool needs a new prototype, why, and from which node.
+type PoolPlan struct {
+	Pool   kamino.PoolID `json:"pool"`
+	Name   string        `json:"name"`
+	Action Action        `json:"action"`
+	// Why a new prototype is needed, or is not. Codes: no-image, patches, age,
+	// model, pointer, unfinished, unproved, waiting, nothing.
+	Why []kamino.Verdict `json:"why"`
+	// Held says why nothing is done although it is needed. Codes:
+	// too-few-candidates, refused, today, pinned, foreign-model, no-receipt, promote, paused,
+	// image-only, error.
+	Held []kamino.Verdict `json:"held"`
+	// Paused holds whatever would begin in the whole cluster; nil while nothing does.
+	Paused *kamino.Pause `json:"paused,omitempty"`
+	// AfterResume is the action but for the pause, in a plan; donor, run and difference are its.
+	AfterResume Action `json:"afterResume,omitempty"`
+
+	Image      string             `json:"image,omitempty"` // newest good version
+	Model      string             `json:"model"`           // what the model refers to
+	Candidates []kamino.Candidate `json:"candidates"`
+	// Patches are the nodes that would be patched before the donor is chosen, and those that come
+	// next where one cannot be; nil without that.
+	Patches []string `json:"patches,omitempty"`
+	Donor   string   `json:"donor,omitempty"`
+	Models  *Models  `json:"models,omitempty"` // as PoolStatus
+	// Refusals are those of the run, where no other candidate would do better.
+	Refusals []kamino.Refusal `json:"refusals,omitempty"`
+	// Run is what the run with that donor would do.
+	Run *Plan `json:"run,omitempty"`
+	// ModelDiff is what changes with action model.
+	ModelDiff []kamino.FieldChange `json:"modelDiff,omitempty"`
+}
+
+// PoolView is what one read shows of a pool.
+type PoolView struct {
+	Status PoolStatus
+	// Plan is what AutoUpdate would do, as far as that is known without a plan of the run: whether
+	// the provider refuses the donor is not asked.
+	Plan PoolPlan
+	// Promoted is when the next image was promoted; zero where that is not known.
+	Promoted time.Time
+	Gone     bool // the pool does not exist any more
+}
+
+// Proven says whether the version passed its proof.
+func (v VersionStatus) Proven() bool { return v.Proof == kamino.TagProofPassed }
+
+// MaxTries is how many candidates are tried in one run. Those that are refused for their own pods
+// or volumes do not count: there may be many, and another node is what helps.
+const MaxTries = 3
+
+// Refuse takes the donor off the candidates for the provider's reasons.
+func (p *PoolPlan) Refuse(refusals []kamino.Refusal, least int) {
+	for i := range p.Candidates {
+		c := &p.Candidates[i]
+		if c.Node != p.Donor {
+			continue
+		}
+		for _, r := range refusals {
+			c.Reject(r.Code, "%s", r)
+		}
+	}
+	selection.Rank(p.Candidates)
+	p.Donor, p.Run = "", nil
+	left := Ranked(p.Candidates)
+	if len(left) < least {
+		p.Refusals = refusals
+		p.Hold("too-few-candidates", "%d candidates found, at least %d required", len(left), least)
+		return
+	}
+	p.Donor = left[0].Node
+}
+
+func (p *PoolPlan) because(code, text string, args ...any) {
+	p.Why = append(p.Why, kamino.Verdict{Code: code, Text: fmt.Sprintf(text, args...)})
+}
+
+// Hold says why nothing is done.
+func (p *PoolPlan) Hold(code, text string, args ...any) {
+	p.Held = append(p.Held, kamino.Verdict{Code: code, Text: fmt.Sprintf(text, args...)})
+	p.Action, p.Donor, p.Run = DoNothing, "", nil
+}
+
+// HeldBy holds what would begin while the cluster is paused for a reason. What an ended run left is
+// given back all the same.
+func (p *PoolPlan) HeldBy(paused kamino.Pause) {
+	if paused.Reason == "" {
+		return
+	}
+	if p.Paused = &paused; p.Action == DoUpdate || p.Action == DoModel {
+		p.Hold(kamino.CodePaused, "the cluster is paused: %s; %s", paused, kamino.HowToResume)
+	}
+}
+
+// Ranked lists the candidates that were not rejected, the best first.
+func Ranked(all []kamino.Candidate) []kamino.Candidate {
+	if n := slices.IndexFunc(all, func(c kamino.Candidate) bool { return c.Rank == 0 }); n >= 0 {
+		return all[:n]
+	}
+	return all
+}
+
+// Plan is what an update would do, found out by reading only.
+type Plan struct {
+	Pool       kamino.PoolID        `json:"pool"`
+	Donor      string               `json:"donor"`
+	Instance   kamino.InstanceID    `json:"instance"`
+	Version    string               `json:"version"`
+	Nothing    bool                 `json:"nothingToDo"`
+	Waiting    bool                 `json:"waiting,omitempty"` // the version is left to kamino promote
+	Refusals   []kamino.Refusal     `json:"refusals"`
+	Doubts     []string             `json:"doubts,omitempty"` // what could not be found out
+	Steps      []PlannedStep        `json:"steps"`
+	Evictions  []kamino.Pod         `json:"evictions"`
+	ModelDiff  []kamino.FieldChange `json:"modelDiff"`
+	Prune      []string             `json:"prune"`
+	Unfinished *kamino.Unfinished   `json:"unfinishedRun,omitempty"`
+	// Expected seconds of a run, the median of the past ones; 0 when none is known.
+	ExpectedSeconds     float64 `json:"expectedSeconds"`
+	ExpectedAwaySeconds float64 `json:"expectedAwaySeconds"`
+}
+
+// PlannedStep is a step of the pipeline with what it would do now.
+type PlannedStep struct {
+	Name  string `json:"name"`
+	Would string `json:"would"`
+	Skip  bool   `json:"skip,omitempty"`
+}
+
+// HowToPromote is the command with which a person promotes a version.
+func HowToPromote(pool, version string) string {
+	return "kamino promote --pool " + pool + " --version " + version
+}
+
+const HintAgain = "another version of today is made with --again"

@@ -1,0 +1,448 @@
+package poolstate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/selection"
+)
+
+// Decide judges one pool: does it need a new prototype, why, and from which
+// node. It is a pure function of what was read, of the options and of the time.
+func (o State) Decide(opts kamino.AutoOptions, now time.Time) PoolPlan {
+	p := PoolPlan{
+		Pool: o.ID, Name: o.ID.Name(), Action: DoNothing, Model: o.Pool.Model.Image,
+		Why: []kamino.Verdict{}, Held: []kamino.Verdict{}, Candidates: []kamino.Candidate{},
+	}
+	if o.Err != nil {
+		p.Hold("error", "%v", o.Err)
+		return p
+	}
+	p.Name, p.Models = o.Pool.Name, o.models()
+	good := o.promotable(opts)
+	if good != nil {
+		p.Image = good.Name
+	}
+	rules := opts.Rules
+	rules.Image, rules.Bad = kamino.NewestImage(o.Versions), kamino.BadVersions(o.Versions, o.Lease.Ledger)
+	p.Candidates = selection.Select(o.Nodes, rules, now)
+	if opts.Patch != nil {
+		for _, c := range Ranked(selection.SelectPatch(o.Nodes, *opts.Patch, now)) {
+			p.Patches = append(p.Patches, c.Node)
+		}
+	}
+	switch {
+	case o.Lease.Holder != "":
+		o.decideUnfinished(&p)
+	case len(o.Taken()) > 0:
+		n := o.Taken()[0]
+		mark, _ := n.Claimed(o.ID) // taken has read it
+		p.Action = DoFinish
+		p.because("unfinished", "run %s left node %s marked, and no run holds the pool", mark.Run, n.Name)
+	case o.decideBuilding(&p, now), o.decideProof(&p, opts), o.decideFuture(&p, now):
+	default:
+		o.decideNeed(&p, opts, rules, now)
+		o.decideModel(&p, good, opts)
+	}
+	o.decideNothing(&p, rules.Image, opts.Proof)
+	if pin := o.Pin(); pin != nil && p.Action == DoFinish {
+		p.Donor = "" // what was taken is given back, the model stays
+	} else if pin != nil {
+		p.Hold("pinned", "%s: kamino update --target-node NODE --adopt-model, or kamino rollback --pool %s --to VERSION", pin, o.Pool.Name)
+	}
+	refusals := opts.Unlifted(o.Pool.Refusals)
+	switch {
+	case len(refusals) == 0 || p.Action == DoNothing:
+	case p.Action == DoFinish:
+		p.Donor = "" // what was taken is given back whatever the pool has become
+	default:
+		for _, r := range refusals {
+			p.Hold("refused", "%s", r)
+		}
+	}
+	return p
+}
+
+// decideNothing says why nothing is needed, and what is left to a person then.
+func (o State) decideNothing(p *PoolPlan, image *kamino.Artifact, proof kamino.Proving) {
+	if len(p.Why) > 0 {
+		return
+	}
+	if v := kamino.NewestGood(o.Versions); v != nil && v.Unaccepted() && o.Pool.Owner != nil {
+		p.because("model", "version %s is hidden", v.Name)
+		p.Hold("image-only", "its instances would run the bootstrap of the model, which %s writes; %s offers it", o.Pool.Owner.Name, HowToPromote(o.Pool.Name, v.Name))
+		return
+	} else if v != nil && v.Hidden() && !v.MayPromote(proof) {
+		p.because("unproved", "version %s is hidden and not proved", v.Name)
+		p.Hold("promote", "with --prove canary it is proved; %s accepts it unproved", HowToPromote(o.Pool.Name, v.Name))
+		return
+	}
+	word := ""
+	if image.Tags[kamino.TagBad] != "" {
+		word = ", which was withdrawn"
+	}
+	p.because("nothing", "no node was patched after image %s%s", image.Name, word)
+}
+
+func (o State) decideUnfinished(p *PoolPlan) {
+	rec := o.Lease.Record
+	p.Action = DoFinish
+	if rec.Work == kamino.WorkPatch {
+		p.because("unfinished", "patch run %s (process %s) has node %s since %s, at step %s; %s", o.Lease.Holder, o.Lease.Process,
+			cmp.Or(rec.Donor, "none"), rec.Started.UTC().Format(time.RFC3339), cmp.Or(rec.Step, kamino.StepLock), kamino.GoesOn(rec.Donor))
+	} else {
+		p.because("unfinished", "run %s (process %s, donor %s) holds the pool at step %s", o.Lease.Holder, o.Lease.Process,
+			cmp.Or(rec.Donor, "none"), cmp.Or(rec.Step, kamino.StepLock))
+	}
+	if !rec.GivingBack && rec.Work == "" { // of a node that was being patched no image is made
+		for _, n := range o.Nodes {
+			if n.Name == rec.Donor {
+				p.Donor = rec.Donor
+			}
+		}
+	}
+}
+
+// decideBuilding finds a version that an interrupted run left being built. The
+// run that waits for it takes no donor away.
+func (o State) decideBuilding(p *PoolPlan, now time.Time) bool {
+	for _, v := range o.Versions {
+		if !v.OfDay(now) || v.State != kamino.Creating || !v.Ours() || v.Tags[kamino.TagBad] != "" {
+			continue
+		}
+		p.because("unfinished", "version %s is being built (%d%%)", v.Name, v.Percent)
+		if v.Tags[kamino.TagReceipt] == "" {
+			p.Hold("no-receipt", "version %s has no seal receipt: it was not built by kamino", v.Name)
+			return true
+		}
+		for _, n := range o.Nodes {
+			if n.Name == v.Tags[kamino.TagBuiltFrom] && n.Blocked() == nil {
+				p.Action, p.Donor = DoUpdate, n.Name
+			}
+		}
+		if best := Ranked(p.Candidates); p.Donor == "" && len(best) > 0 {
+			p.Action, p.Donor = DoUpdate, best[0].Node
+		}
+		return true
+	}
+	return false
+}
+
+// decideFuture finds a version of a later day, which a run under a wrong clock made. Until that day
+// no node was patched after it, and no run may build a version.
+func (o State) decideFuture(p *PoolPlan, now time.Time) bool {
+	v := kamino.First(o.Versions, func(v kamino.Artifact) bool { return v.AfterDay(now) })
+	if v == nil {
+		return false
+	}
+	p.because("future", "version %s was made under a clock that was ahead: this clock says %s", v.Name, now.UTC().Format(time.RFC3339))
+	p.Hold("future", "set the clock of this machine; if it is right, go back with kamino rollback --pool %s, then delete version %s", o.Pool.Name, v.Name)
+	return true
+}
+
+// decideProof finds a version that waits for its proof, or for a person to promote it.
+func (o State) decideProof(p *PoolPlan, opts kamino.AutoOptions) bool {
+	v := kamino.NewestGood(o.Versions)
+	switch {
+	case v == nil || !v.Hidden() || v.MayPromote(opts.Proof):
+		return false
+	case v.Waiting():
+		p.because("waiting", "version %s passed its proof", v.Name)
+		p.Hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.Pool.Name, v.Name))
+		return true
+	case opts.Proof.Mode == kamino.ProveNone && opts.Proof.Promote == kamino.PromoteManual, opts.Proof.Mode != kamino.ProveCanary && v.Gated():
+		p.because("waiting", "version %s is hidden, and no proof is required before its promotion", v.Name)
+		p.Hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.Pool.Name, v.Name))
+		return true
+	case opts.Proof.Mode == kamino.ProveNone, opts.Today == kamino.TodayAgain, v.Tags[kamino.TagReceipt] == "":
+		return false // another one may be made
+	}
+	p.because("unproved", "version %s is hidden and not proved", v.Name)
+	if !o.decideStandIn(p, v) {
+		p.Hold("too-few-candidates", "no node represents the pool: its donor %s is not Ready", v.Tags[kamino.TagBuiltFrom])
+	}
+	return true
+}
+
+// decideStandIn updates by way of a node that stands for the pool: none is taken away.
+func (o State) decideStandIn(p *PoolPlan, v *kamino.Artifact) bool {
+	names := []string{v.Tags[kamino.TagBuiltFrom]}
+	for _, c := range Ranked(p.Candidates) {
+		names = append(names, c.Node)
+	}
+	for _, name := range names {
+		if slices.ContainsFunc(o.Nodes, func(n kamino.Node) bool { return n.Name == name && n.Ready }) {
+			p.Action, p.Donor = DoUpdate, name
+			return true
+		}
+	}
+	return false
+}
+
+// decideNeed finds out whether a new image is needed, and whether enough nodes
+// could be its donor.
+func (o State) decideNeed(p *PoolPlan, opts kamino.AutoOptions, rules kamino.Rules, now time.Time) {
+	image := rules.Image
+	if image == nil {
+		p.because("no-image", "the pool has no image version yet")
+	} else {
+		o.decidePatches(p, rules, now)
+		if built, ok := image.Built(); ok && opts.MaxImageAge > 0 && now.Sub(built.Time) > opts.MaxImageAge {
+			p.because("age", "image %s is %.1f days old, more than %.1f", image.Name, days(now.Sub(built.Time)), days(opts.MaxImageAge))
+			if len(Ranked(p.Candidates)) < opts.MinCandidates {
+				rules.AnyPatch = true
+				p.Candidates = selection.Select(o.Nodes, rules, now)
+			}
+		}
+	}
+	if len(p.Why) == 0 {
+		return
+	}
+	best := Ranked(p.Candidates)
+	if len(best) < opts.MinCandidates {
+		p.Hold("too-few-candidates", "%d candidates found, at least %d required", len(best), opts.MinCandidates)
+		return
+	}
+	p.Action, p.Donor = DoUpdate, best[0].Node
+	if v := kamino.NewestOfDay(o.Versions, now); v != nil && (v.Whole() || v.Tags[kamino.TagBad] != "") && opts.Today != kamino.TodayAgain {
+		state := "exists already"
+		if v.Tags[kamino.TagBad] != "" {
+			state = "was " + v.Tags[kamino.TagBad]
+		}
+		p.Hold("today", "version %s %s, and only one is made per day; %s", v.Name, state, HintAgain)
+	}
+}
+
+func (o State) decidePatches(p *PoolPlan, rules kamino.Rules, now time.Time) {
+	newest, known := newestPatch(o.Nodes, rules.LastPatch, now)
+	built, ok := rules.Image.Built()
+	if !known || !ok || !newest.Later(built) {
+		return
+	}
+	word := "image " + rules.Image.Name
+	if !rules.Image.Good() {
+		word += ", which was withdrawn,"
+	}
+	p.because("patches", "nodes were patched at %s, after %s of %s", newest, word, built)
+}
+
+// decideModel compares the model with the newest good image. A model that
+// somebody set to an image of their own after the first prototype is theirs.
+func (o State) decideModel(p *PoolPlan, good *kamino.Artifact, opts kamino.AutoOptions) {
+	pointing, follows := kamino.Points(o.Pool.Model.Image, o.Versions), o.Follows(opts.ImageReference)
+	stands := kamino.Resolved(o.Versions)
+	switch {
+	case opts.ImageOnly:
+		p.decideOffer(good)
+		return
+	case good == nil,
+		follows == pointing && !pointing && kamino.SameImage(good, o.Pool.Model.Image),
+		follows == pointing && pointing && stands != nil && stands.Name == good.Name:
+		return
+	case follows != pointing:
+		p.because("pointer", "%s", o.Strayed())
+	case pointing && stands != nil:
+		p.because("model", "the image definition stands for %s, not for %s", stands.Name, good.Name)
+	default:
+		p.because("model", "the model refers to %s, not to %s", kamino.LastSegments(o.Pool.Model.Image, 3), good.Name)
+	}
+	own := pointing || o.names(good)
+	if !own && o.forgot(good) {
+		p.Hold("foreign-model", "the lease of this pool records no run that made %s: it was deleted, or the cluster was recreated; kamino update --target-node NODE makes another image, kamino rollback --pool %s --to %s uses this one",
+			good.Name, o.Pool.Name, good.Name)
+		return
+	}
+	if p.Action == DoUpdate {
+		return
+	}
+	if l := o.Lease.Ledger; !own && !l.Unwritten(o.Pool) && (l.Original != nil || good.Tags[kamino.TagRun] == "") {
+		why := "the image was set by someone else"
+		if l.Undone(o.Pool.Model.Image) {
+			why = "a run ended while it wrote the model, and somebody may have set the image back since"
+		}
+		p.Hold("foreign-model", "%s; kamino rollback --pool %s --to %s replaces it", why, o.Pool.Name, good.Name)
+		return
+	}
+	if good.Tags[kamino.TagReceipt] == "" {
+		p.Hold("no-receipt", "version %s has no seal receipt; kamino rollback --pool %s --to %s uses it all the same", good.Name, o.Pool.Name, good.Name)
+		return
+	}
+	// Nothing has to be built for it.
+	p.Action, p.Donor, p.Held = DoModel, "", []kamino.Verdict{}
+}
+
+// names says whether the model names a version of the pool. Where versions do not live in a
+// definition, as on AWS, one that may have been set back is nobody's: see undone.
+func (o State) names(good *kamino.Artifact) bool {
+	image := o.Pool.Model.Image
+	return strings.HasPrefix(strings.ToLower(image), strings.ToLower(kamino.DefinitionOf(good.ID))+"/") ||
+		!o.Lease.Ledger.Undone(image) && slices.ContainsFunc(o.Versions, func(v kamino.Artifact) bool { return kamino.SameImage(&v, image) })
+}
+
+// forgot says whether a run made a version of which the pool's lease knows nothing. Whose the model
+// is then, a person has to say: the disk may join another cluster of the same names.
+func (o State) forgot(v *kamino.Artifact) bool {
+	l := o.Lease.Ledger
+	return l.Original == nil && l.Wrote == nil && v.Tags[kamino.TagRun] != "" &&
+		!slices.ContainsFunc(l.Past, func(p kamino.PastRun) bool { return p.Version == v.Name || p.Pointed == v.Name })
+}
+
+// decideOffer is decideModel where the model is not to be written: a version can only be offered, by
+// a person who names it.
+func (p *PoolPlan) decideOffer(good *kamino.Artifact) {
+	if good == nil || !good.Hidden() || p.Action == DoUpdate {
+		return
+	}
+	p.because("model", "version %s is hidden", good.Name)
+	p.Hold("image-only", "its instances would run the model's own bootstrap; %s offers it", HowToPromote(p.Name, good.Name))
+}
+
+// NewNodes is what was seen of the instances of a pool that boot from a version.
+type NewNodes map[kamino.InstanceID]*NewNode
+
+type NewNode struct {
+	kamino.Instance           // as it was last read
+	Seen            time.Time // first
+	on              time.Time // since when it runs while others do well; zero: it does not
+	ran             time.Time // when that was last so
+	Off             bool      // it does not run in the last look
+	gone            time.Time // since when its pool lists it no more; zero: it does
+	Ready           bool
+	Late            bool
+}
+
+// lost says whether an instance that is gone was late all the same: whoever replaces nodes that do
+// not come up, as a group with health checks does, may be faster than the budget
+// (docs/notes/0038-newborns-that-are-replaced.md).
+func (n NewNode) lost(long time.Duration) bool {
+	return !kamino.Spot(n.Refusals) && !n.on.IsZero() && n.ran.Sub(n.on) >= long
+}
+
+// InOrder lists them as they were born, as far as can be told: those that were first seen together
+// by their numbers.
+func (b NewNodes) InOrder() []kamino.InstanceID {
+	return slices.SortedFunc(maps.Keys(b), func(x, y kamino.InstanceID) int {
+		return cmp.Or(b[x].Seen.Compare(b[y].Seen), cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
+	})
+}
+
+// TooMany says whether so many of the nodes are not Ready within the budget that their image is to
+// blame: two of the first three, or more than a fifth of at least five. It is a pure function.
+func (b NewNodes) TooMany() (late, of int, bad bool) {
+	first := 0
+	for i, id := range b.InOrder() {
+		n := b[id]
+		if n.Ready || n.Late {
+			of++
+		}
+		if n.Late {
+			late++
+		}
+		if n.Late && i < 3 {
+			first++
+		}
+	}
+	return late, of, first >= 2 || of >= 5 && 5*late > of
+}
+
+// Saw notes the instances and nodes of one look. A machine that does not run, that the cloud could
+// not make, or that was deleted before it ran for long says nothing of its image; nor does any
+// while nothing shows that nodes can be Ready at all.
+// It returns those that are gone and count for nothing.
+func (b NewNodes) Saw(born []kamino.Instance, nodes []kamino.Node, now time.Time, budget, long time.Duration, fair func(zone string) bool) (lost []NewNode) {
+	for _, in := range born {
+		n := b[in.ID]
+		if n == nil {
+			n = &NewNode{Seen: now}
+			b[in.ID] = n
+		}
+		in.Hostname = cmp.Or(in.Hostname, n.Hostname) // one that is on its way out may have none any more
+		n.Instance, n.gone = in, time.Time{}
+		for _, node := range nodes {
+			n.Ready = n.Ready || node.Ready && node.RunsOn(in.ID) && kamino.SameVM(node.SystemUUID, in.WithVM(node.SystemUUID).VMID)
+		}
+		was, runs := n.Off, in.Power == kamino.PowerOn && in.Failure == ""
+		n.Off = !runs
+		switch {
+		case !fair(in.Zone), !runs && !n.lost(long): // one that ran for long may be on its way out
+			n.on = time.Time{}
+		case runs && (was || n.on.IsZero()):
+			n.on, n.ran = now, now
+		case runs:
+			n.ran = now
+		}
+		n.Late = runs && !n.Ready && !n.on.IsZero() && now.Sub(n.on) > budget
+	}
+	maps.DeleteFunc(b, func(id kamino.InstanceID, n *NewNode) bool {
+		if n.Ready || n.Late || slices.ContainsFunc(born, func(in kamino.Instance) bool { return in.ID == id }) {
+			return false
+		}
+		if n.gone.IsZero() {
+			n.gone = now
+		}
+		if !fair(n.Zone) || !n.lost(long) {
+			lost = append(lost, *n)
+			return true
+		}
+		n.Late = now.Sub(n.gone) >= kamino.GoneAfter
+		return false
+	})
+	slices.SortFunc(lost, func(x, y NewNode) int { return cmp.Compare(x.ID, y.ID) })
+	return lost
+}
+
+// OthersFine says whether most of the nodes that do not come from a version are Ready, and one of
+// them has told so of late: kubelets do that every five minutes at least
+// (https://kubernetes.io/docs/reference/node/node-status/#heartbeats).
+func OthersFine(others []kamino.Node, now time.Time) bool {
+	ready, heard := 0, false
+	for _, n := range others {
+		if n.Ready {
+			ready++
+			heard = heard || now.Sub(n.Heartbeat) < 6*time.Minute
+		}
+	}
+	return heard && 2*ready > len(others)
+}
+
+// proves: a canary of the version is there, or a run that lives is about to make or remove one.
+func (o State) proves(v kamino.Artifact, now time.Time) bool {
+	u := o.Lease.Unfinished(now)
+	return u != nil && u.Alive && u.Version == v.Name ||
+		slices.ContainsFunc(o.Canaries, func(c kamino.Canary) bool { return strings.EqualFold(c.Version, v.ID) })
+}
+
+// Provable says why a version cannot be proved before new nodes boot from it.
+func (o State) Provable(v kamino.Artifact) error {
+	now := o.Next()
+	switch {
+	case v.Tags[kamino.TagBad] != "":
+		return kamino.WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.Pool.Name, v.Tags[kamino.TagBad]),
+			"to use it all the same: kamino rollback --pool %s --to %s", o.Pool.Name, v.Name)
+	case now != nil && now.Name == v.Name:
+		return kamino.WithHint(fmt.Errorf("new nodes of pool %s already boot from version %s: it can no longer be proved first", o.Pool.Name, v.Name),
+			"go back to another one, or exclude this one from latest, and then prove it; kamino status lists the versions")
+	case now != nil && kamino.CompareVersions(now.Name, v.Name) > 0:
+		return kamino.WithHint(fmt.Errorf("version %s of pool %s is older than %s, which new nodes boot from", v.Name, o.Pool.Name, now.Name),
+			"kamino rollback --pool %s --to %s goes back to it", o.Pool.Name, v.Name)
+	}
+	return nil
+}
+
+// Date adds to candidates when they were patched, which has no part in who is patched next.
+func (o State) Date(list []kamino.Candidate) {
+	for i := range list {
+		at := slices.IndexFunc(o.Nodes, func(n kamino.Node) bool { return n.Name == list[i].Node })
+		if at < 0 {
+			continue
+		}
+		if patched, found, _ := selection.LastPatch(o.Nodes[at], kamino.AutoDefaults().Rules.LastPatch); found {
+			list[i].Patched = patched.String()
+		}
+	}
+}

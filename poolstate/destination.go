@@ -1,0 +1,198 @@
+package poolstate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"kamino.dev/kamino"
+)
+
+const noVersionYet = "the pool has no version yet: kamino update --target-node NODE makes one"
+
+// HowToName is the hint where no version is named, and none is meant.
+func (o State) HowToName() string {
+	if len(o.Versions) == 0 {
+		return noVersionYet
+	}
+	return "name one with --version: kamino status lists them"
+}
+
+// Fallback is the version that takes the place of one that is withdrawn: as defaultTarget, but none
+// that promote refuses.
+func (o State) Fallback() *kamino.Artifact {
+	now := o.Next()
+	for i, v := range o.Versions {
+		if now != nil && kamino.CompareVersions(v.Name, now.Name) < 0 && v.StandsIn(o.Pool) && v.Unlike(now.Machine) == "" {
+			return &o.Versions[i]
+		}
+	}
+	return nil
+}
+
+// PassedOver are the versions between that a definition would stand for instead.
+func (o State) PassedOver(t Destination) []kamino.Artifact {
+	return slices.DeleteFunc(o.Distrusted(t), func(v kamino.Artifact) bool {
+		return !t.Points || v.Excluded || kamino.CompareVersions(v.Name, o.Next().Name) >= 0
+	})
+}
+
+// NoFallback tells what to do where no version can take the place of one that is bad.
+func (o State) NoFallback(err error) error {
+	if t := o.defaultTarget(); t.Version != nil && t.Version.Tags[kamino.TagReceipt] == "" {
+		return kamino.WithHint(err, "new nodes still boot from it; version %s has no seal receipt, and its disk may hold the identity and the secrets of node %s: kamino rollback --pool %s --to %[1]s uses it all the same",
+			t.Name(), cmp.Or(t.Version.Tags[kamino.TagBuiltFrom], "unknown"), o.Pool.Name)
+	}
+	return kamino.WithHint(err, "new nodes still boot from it; kamino rollback --pool %s --to original goes back to the model from before; --dry-run shows first which of your settings that needs", o.Pool.Name)
+}
+
+// ToOriginal is the name of the model before the first prototype, as a target.
+const ToOriginal = "original"
+
+// Destination is what a model is to be pointed at: a version, or a saved model.
+type Destination struct {
+	Version *kamino.Artifact
+	Points  bool                  // the pool refers to the definition, and goes on doing so
+	Comes   kamino.ImageReference // how it refers to the version from now on; "": as before, see comeToPoint
+	Stays   bool                  // what the next instance boots from does not change: only marks do
+	Saved   *kamino.SavedModel
+	Secrets kamino.Secrets
+	Verb    kamino.Verb
+	Why     kamino.Bad // why what it takes the place of is withdrawn; none: a rollback
+	Offered bool       // it is offered, and the pool's model is not written
+	Adopts  bool       // it takes the place of what somebody else chose
+	Unnamed bool       // it is the one that comes before, and nobody named it
+	Since   string     // it is there already, since this version was left; "": it is not
+	Unborn  []string   // newer versions that ended runs may have begun, and no list shows yet
+	// nobody, where set, is what has to be known of the version as long as no person has named it.
+	Nobody *kamino.Proving
+}
+
+// TakesUntried says whether a person takes a version without the proof that it was to pass.
+func (t Destination) TakesUntried() bool {
+	return t.Nobody == nil && t.Version != nil && !t.Stays && t.Version.Untried() && (t.Verb == kamino.VerbPromote || t.Verb == kamino.VerbRollback)
+}
+
+func (t Destination) Name() string {
+	switch {
+	case t.Version != nil:
+		return t.Version.Name
+	case t.Saved != nil:
+		return ToOriginal
+	}
+	return ""
+}
+
+// WithdrawnSince says whether a version is the target, and was withdrawn since somebody chose it.
+func (t Destination) WithdrawnSince(v kamino.Artifact) bool {
+	return t.Version != nil && !t.Stays && t.Version.Name == v.Name && t.Version.Tags[kamino.TagBad] == "" && v.Tags[kamino.TagBad] != ""
+}
+
+// Offers are the versions that have to be offered for a target: itself, or none.
+func (t Destination) Offers() []string {
+	if t.Version == nil || t.Stays || !(kamino.Target{Reference: t.Spec().Reference, Seen: t.Version}).Offers() {
+		return nil
+	}
+	return []string{t.Version.Name}
+}
+
+func (t Destination) Spec() kamino.Target {
+	switch {
+	case t.Version != nil && t.Points:
+		return kamino.Target{Version: t.Version.Name, Reference: kamino.ByDefinition}
+	case t.Version != nil:
+		return kamino.Target{Version: t.Version.Name, Reference: cmp.Or(t.Comes, kamino.ByVersion)}
+	case t.Saved == nil:
+		return kamino.Target{}
+	}
+	return kamino.Target{Former: t.Saved.Saved, Secrets: t.Secrets}
+}
+
+// defaultTarget is the newest good version older than the one in the model that no person
+// excluded and that is for the same machines, else the model before the first prototype. It is
+// empty when the model refers to no version.
+func (o State) defaultTarget() Destination {
+	now := o.Next()
+	if now == nil {
+		return Destination{}
+	}
+	former := kamino.First(o.Versions, func(v kamino.Artifact) bool {
+		return kamino.CompareVersions(v.Name, now.Name) < 0 && !v.OfFormer && v.Unlike(now.Machine) == "" && v.Good() && v.Ready && !v.Unused() && (!v.Excluded || v.Hidden()) && !(v.Untried() && !v.Hidden())
+	})
+	if former != nil {
+		return Destination{Version: former}
+	}
+	return Destination{Saved: o.Lease.Ledger.Original}
+}
+
+// FindTarget resolves what the user named.
+func (o State) FindTarget(to string) (Destination, error) {
+	if to == "" {
+		if left := o.Lease.Ledger.Withdrew.Left(o.Next()); left != "" {
+			return Destination{Version: o.Next(), Since: left}, nil
+		}
+		if w, saved := o.Lease.Ledger.Withdrew, o.Lease.Ledger.Original; w != nil && w.To == ToOriginal && saved != nil && strings.EqualFold(o.Pool.Model.Image, saved.Image) {
+			return Destination{Saved: saved, Since: w.Version}, nil
+		}
+		t := o.defaultTarget()
+		t.Unnamed = true
+		switch {
+		case t.Version != nil && t.Version.Tags[kamino.TagReceipt] == "":
+			return Destination{}, kamino.WithHint(fmt.Errorf("the version before it, %s of pool %s, has no seal receipt: its disk may hold the identity and the secrets of node %s",
+				t.Name(), o.Pool.Name, cmp.Or(t.Version.Tags[kamino.TagBuiltFrom], "unknown")), "to use it all the same: --to %s; else %s", t.Name(), o.TargetsHint())
+		case t.Name() != "":
+			return t, nil
+		}
+		if o.Next() == nil {
+			return t, kamino.WithHint(fmt.Errorf("pool %s has nothing to roll back: its model refers to %s, which is not a version of %s",
+				o.Pool.Name, kamino.LastSegments(o.Pool.Model.Image, 3), kamino.DefinitionName(o.Pool.Name)), "%s", o.TargetsHint())
+		}
+		return t, kamino.WithHint(fmt.Errorf("pool %s has no earlier good version, and no model from before the first prototype is saved", o.Pool.Name),
+			"%s", o.TargetsHint())
+	}
+	if strings.EqualFold(to, ToOriginal) {
+		if saved := o.Lease.Ledger.Original; saved != nil {
+			return Destination{Saved: saved}, nil
+		}
+		return Destination{}, kamino.WithHint(fmt.Errorf("pool %s: no model from before the first prototype is saved", o.Pool.Name), "%s", o.TargetsHint())
+	}
+	switch v := kamino.First(o.Versions, func(v kamino.Artifact) bool { return kamino.CompareVersions(v.Name, to) == 0 }); {
+	case v == nil:
+		return Destination{}, kamino.WithHint(fmt.Errorf("version %q of pool %s does not exist", to, o.Pool.Name), "%s", o.TargetsHint())
+	case !v.Whole() || !v.Ready:
+		return Destination{}, kamino.WithHint(fmt.Errorf("version %s of pool %s is %s and not ready to boot from: %s", v.Name, o.Pool.Name, v.State, cmp.Or(v.Failure, "not replicated")),
+			"%s", o.TargetsHint())
+	default:
+		return Destination{Version: v}, nil
+	}
+}
+
+// TargetsHint names what can be chosen, but for what was just refused.
+func (o State) TargetsHint(but ...string) string {
+	var names []string
+	for _, v := range o.Versions {
+		if v.Whole() && v.Ready && !v.OfFormer && !slices.Contains(but, v.Name) {
+			names = append(names, v.Name)
+		}
+	}
+	if o.Lease.Ledger.Original != nil {
+		names = append(names, ToOriginal)
+	}
+	switch {
+	case len(o.Versions) == 0 && len(names) == 0:
+		return noVersionYet
+	case len(names) == 0:
+		return "no other version can be chosen: kamino status lists them"
+	}
+	return "choose with --to " + strings.Join(names, ", ")
+}
+
+// Options are those of a run that takes no donor: that instances may be
+// evicted does not matter to it.
+func (t Destination) Options() kamino.Options {
+	o := kamino.Defaults()
+	o.AllowSpot, o.AdoptModel, o.ImageOnly, o.Offers = true, t.Adopts, t.Offered, t.Offered
+	o.Proof.Mode, o.Back = kamino.ProveNone, t.Verb != kamino.VerbPromote
+	return o
+}

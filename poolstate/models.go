@@ -1,0 +1,59 @@
+package poolstate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// Models is how many recipes the instances of a pool refer to, as far as is known, of how many they
+// may. No cloud tells: it is counted from when instances were created and when kamino wrote the
+// recipe. What others write is not in it.
+type Models struct {
+	Known int `json:"known"`
+	Most  int `json:"most"`
+}
+
+// Warning tells what to do when few are left; "" when enough are.
+func (m *Models) Warning() string {
+	if m == nil || m.Known < m.Most-2 {
+		return ""
+	}
+	return fmt.Sprintf("the instances refer to %d of at most %d models, as far as is known; at the limit the pool takes no update or no further node: "+
+		"replace the nodes of the oldest images, and use --image-reference pointer, which writes the model once", m.Known, m.Most)
+}
+
+// models counts recipes. Instances from before the first write that is known count by their
+// version, since each version was written by itself then.
+func (o State) models() *Models {
+	writes := o.Lease.Ledger.Writes
+	if o.Pool.MostModels == 0 || len(writes) == 0 && kamino.Points(o.Pool.Model.Image, o.Versions) {
+		return nil
+	}
+	known, counted := map[string]bool{}, 0
+	for _, v := range o.Versions {
+		counted += v.Instances
+		for _, born := range v.Births {
+			if n := slices.IndexFunc(writes, func(at time.Time) bool { return !at.After(born) }); n >= 0 {
+				known[writes[n].String()] = true
+			} else {
+				known[v.Name] = true
+			}
+		}
+	}
+	m := &Models{Known: len(known), Most: o.Pool.MostModels}
+	if o.Pool.Capacity > counted {
+		m.Known++ // instances of what was there before
+	}
+	return m
+}
+
+// Halfway says whether a promotion ended between its two writes: the definition stands for a
+// version that passed its proof, and the model names an older one, or none, still.
+func (o State) Halfway(v kamino.Artifact) bool {
+	now, offered := o.Next(), kamino.Resolved(o.Versions)
+	return !kamino.Points(o.Pool.Model.Image, o.Versions) && offered != nil && offered.Name == v.Name && v.Ours() && v.Tags[kamino.TagOffer] == kamino.TagOfferOffered &&
+		v.Tags[kamino.TagProof] == kamino.TagProofPassed && (now == nil || kamino.CompareVersions(now.Name, v.Name) < 0)
+}

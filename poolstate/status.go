@@ -1,0 +1,353 @@
+// Package poolstate says how a pool stands and what has to be done about it. A [State] is what was
+// read of a pool; everything here follows from it and from the operator's options.
+package poolstate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// configs are those of the pool's nodes that tell, by the names of the nodes.
+func (o State) configs() (all []kamino.NodeConfig) {
+	for _, n := range o.Nodes {
+		if c := n.Config(); c != nil {
+			all = append(all, *c)
+		}
+	}
+	slices.SortFunc(all, func(a, b kamino.NodeConfig) int { return strings.Compare(a.Node, b.Node) })
+	return all
+}
+
+// FailedConfigs are the nodes whose configuration failed.
+func (s PoolStatus) FailedConfigs() (failed []kamino.NodeConfig) {
+	for _, c := range s.Configs {
+		if c.Failed() {
+			failed = append(failed, c)
+		}
+	}
+	return failed
+}
+
+// Pause is what holds runs and promotions.
+func (s PoolStatus) Pause() kamino.Pause {
+	return kamino.Pause{Reason: s.Paused, By: s.PausedBy, Since: s.PausedSince}
+}
+
+// Blocked lists the nodes that patches left blocked, but for one that a run patches again.
+func (o State) Blocked() (out []kamino.BlockedNode) {
+	for _, n := range o.Nodes {
+		if b := n.Blocked(); b != nil && n.Annotations[kamino.AnnotationRun] == "" {
+			out = append(out, *b)
+		}
+	}
+	return out
+}
+
+// PoolStatus is what is there of a pool and its images.
+type PoolStatus struct {
+	Pool       kamino.PoolID `json:"pool"`
+	Name       string        `json:"name"`
+	Gallery    string        `json:"gallery,omitempty"`
+	Definition string        `json:"definition,omitempty"` // "" when there is none
+	Model      string        `json:"model"`                // the image that the model refers to
+	Capacity   int           `json:"capacity"`
+	Nodes      int           `json:"nodes"`
+	Ready      int           `json:"ready"`
+
+	// Next is the version that the next node would boot from; "" when the model
+	// refers to no version of the pool.
+	Next        string     `json:"nextVersion,omitempty"`
+	NextBuilt   *time.Time `json:"nextBuiltAt,omitempty"`
+	NextAgeDays *float64   `json:"nextAgeDays,omitempty"`
+	// Patched is the newest patch that a node of the pool tells of, and
+	// MissesDays how many days of patches the next node would miss.
+	Patched    string   `json:"patched,omitempty"`
+	MissesDays *float64 `json:"nextMissesDays,omitempty"`
+
+	// Behind is nil where the next node boots from no version that tells.
+	Behind *Behind `json:"nextBehind,omitempty"`
+
+	Versions []VersionStatus `json:"versions"`
+	// Strayed: an instance did not follow the image definition that the model names, or named; so
+	// the model is written by version.
+	Strayed *kamino.Stray `json:"strayed,omitempty"`
+	Owner   *kamino.Owner `json:"owner,omitempty"`  // of the model, if somebody else writes it
+	Models  *Models       `json:"models,omitempty"` // nil where nothing is known, or there is no limit
+	// Pinned: somebody else chose the image of the model.
+	Pinned *kamino.Pin `json:"pinned,omitempty"`
+
+	RollbackTarget string `json:"rollbackTarget,omitempty"` // a version, or "original"
+	// RollbackNamed: a rollback has to name it: new nodes boot from what another went back to.
+	RollbackNamed bool               `json:"rollbackNeedsName,omitempty"`
+	Unfinished    *kamino.Unfinished `json:"unfinishedRun,omitempty"`
+	// Configs are what the nodes tell of their NodeConfig; nodes without the agent tell nothing.
+	Configs []kamino.NodeConfig `json:"nodeConfigs,omitempty"`
+	// Blocked are nodes that patches left blocked.
+	Blocked     []kamino.BlockedNode `json:"blockedNodes,omitempty"`
+	Runs        []kamino.PastRun     `json:"runs,omitempty"`     // the last ones, newest first
+	Boots       *kamino.Boots        `json:"boots,omitempty"`    // nil where none is known
+	Canaries    []kamino.Canary      `json:"canaries,omitempty"` // that exist, of any run
+	Refusals    []kamino.Refusal     `json:"refusals,omitempty"`
+	Paused      string               `json:"paused,omitempty"` // why runs and promotions are held in the whole cluster
+	PausedBy    string               `json:"pausedBy,omitempty"`
+	PausedSince time.Time            `json:"pausedSince,omitzero"`
+	// NextRuns are what starts runs of the pool; nil where nobody asked.
+	NextRuns []NextRun `json:"nextRuns,omitempty"`
+	Error    string    `json:"error,omitempty"` // why the pool could not be read
+	Hints    []string  `json:"hints,omitempty"` // what to do about that
+}
+
+// Kept is the withdrawal of the next image that a watch of its nodes wanted, and that could not be
+// made; nil where there is none, or the image was promoted since.
+func (s PoolStatus) Kept() *kamino.PastRun { return kamino.Kept(s.Runs, s.Next) }
+
+// NotReady tells why the next image was to be withdrawn, and was not; "" where there is no Kept.
+func (s PoolStatus) NotReady() string {
+	past := s.Kept()
+	if past == nil {
+		return ""
+	}
+	return kamino.Plain(fmt.Sprintf("version %s %s; %s; if it is good all the same: %s", s.Next, past.Reason, past.Failure, HowToPromote(s.Name, s.Next)))
+}
+
+// NextRun is the next run of something in the cluster that starts runs, such as a CronJob.
+type NextRun struct {
+	By string     `json:"by,omitempty"` // a NodePrototype or a CronJob; "" where they could not be read
+	At *time.Time `json:"at,omitempty"` // not before; nil where that is not known, or there is none
+	// Latest says that one starts at At at the latest: then the image is too old, and before that
+	// as soon as a node is patched.
+	Latest bool   `json:"latest,omitempty"`
+	When   string `json:"when,omitempty"` // its window or schedule
+	Why    string `json:"why,omitempty"`  // why not now
+}
+
+// VersionStatus is an image version with its lineage.
+type VersionStatus struct {
+	Name      string       `json:"name"`
+	State     kamino.State `json:"state"`
+	Life      kamino.Life  `json:"life"`
+	Percent   int          `json:"percent"`
+	Ready     bool         `json:"ready"`
+	Failure   string       `json:"failure,omitempty"`
+	BuiltFrom string       `json:"builtFrom,omitempty"`
+	BuiltAt   string       `json:"builtAt,omitempty"` // RFC 3339, UTC; what the tag says where that is no time
+	Run       string       `json:"run,omitempty"`
+	Parent    string       `json:"parent,omitempty"` // the image that the donor came from
+	Bad       string       `json:"bad,omitempty"`    // why it was withdrawn
+	Proof     string       `json:"proof,omitempty"`  // how the proof of a hidden one ended; "abandoned": its run did
+	// BadAncestor is a withdrawn version that a donor of this one's line came from.
+	BadAncestor string `json:"badAncestor,omitempty"`
+	Policy      string `json:"policy,omitempty"` // SHA-256 of the seal policy
+	// Unknown are the files on the image that nothing explains; nil where nobody
+	// looked.
+	Unknown  *kamino.UnknownFiles `json:"unknown,omitempty"`
+	Excluded bool                 `json:"excluded,omitempty"`
+	// Outnumbered is a version of an earlier day whose name counts as later: a
+	// program that knows no YYYY.MM.DDNN made this one.
+	Outnumbered string `json:"outnumberedBy,omitempty"`
+	// OfFormer: it was made of an earlier pool of this pool's name.
+	OfFormer bool `json:"ofFormerPool,omitempty"`
+	// Unaccepted: the bootstrap of the model, which somebody else writes, was not accepted for it.
+	Unaccepted bool `json:"bootstrapUnaccepted,omitempty"`
+	InModel    bool `json:"inModel"`
+	Instances  int  `json:"instances"` // made from it
+}
+
+func (o State) Status(now time.Time, signals []kamino.Signal) PoolStatus {
+	s := PoolStatus{
+		Pool: o.ID, Name: o.ID.Name(), Gallery: o.Pool.Gallery, Model: o.Pool.Model.Image, Capacity: o.Pool.Capacity,
+		Nodes: len(o.Nodes), Canaries: o.Canaries, Refusals: o.Pool.Refusals, Versions: []VersionStatus{},
+	}
+	if o.Pool.Name != "" {
+		s.Name = o.Pool.Name
+	}
+	for _, n := range o.Nodes {
+		if n.Ready {
+			s.Ready++
+		}
+	}
+	s.Configs = o.configs()
+	s.Unfinished, s.Blocked, s.Runs, s.Boots = o.Unfinished(now), o.Blocked(), o.Lease.Ledger.Past, o.Lease.Ledger.KnownBoots()
+	if o.Err != nil {
+		s.Error, s.Hints = o.Err.Error(), kamino.Advice(o.Err)
+		return s
+	}
+	if o.Definition {
+		s.Definition = kamino.DefinitionName(o.Pool.Name)
+	}
+	for _, v := range o.Versions {
+		status := StatusOf(v)
+		if status.Life == kamino.LifeProving && !o.proves(v, now) {
+			status.Life, status.Proof = kamino.LifeHidden, kamino.TagProofAbandoned
+		}
+		unaccepted := v.Unaccepted() && o.Pool.Owner != nil
+		if unaccepted && status.Life == kamino.LifeWaiting {
+			status.Life = kamino.LifeHidden
+		}
+		status.Unaccepted = unaccepted && status.Life == kamino.LifeHidden
+		status.BadAncestor = kamino.BadAncestor(v, o.Versions)
+		if by := v.Outnumbered(o.Versions); by != nil {
+			status.Outnumbered = by.Name
+		}
+		status.OfFormer = v.OfFormer
+		s.Versions = append(s.Versions, status)
+	}
+	s.Pinned, s.Models, s.Strayed, s.Owner, s.RollbackTarget = o.Pin(), o.models(), o.Strayed(), o.Pool.Owner, o.defaultTarget().Name()
+	s.RollbackNamed = s.RollbackTarget != "" && o.Lease.Ledger.Withdrew.Left(o.Next()) != ""
+	o.nextStatus(&s, now, signals)
+	return s
+}
+
+// Unfinished is the run that holds the pool or, where nobody does, the one that left a marked node.
+func (o State) Unfinished(now time.Time) *kamino.Unfinished {
+	if u := o.Lease.Unfinished(now); u != nil {
+		return u
+	}
+	for _, n := range o.Taken() {
+		if mark, err := n.Claimed(o.ID); err == nil && mark != nil {
+			rec := kamino.Record{Donor: n.Name, Instance: mark.Instance, VMID: mark.VMID, Sealing: mark.Sealing, Work: mark.Work, Started: mark.Since}
+			if mark.Sealing { // since when it is off was told by the lease alone, which is gone
+				rec.AwaySince = mark.Since
+			}
+			return &kamino.Unfinished{Run: mark.Run, Record: rec}
+		}
+	}
+	return nil
+}
+
+// nextStatus tells how old the image of the next node would be.
+func (o State) nextStatus(s *PoolStatus, now time.Time, signals []kamino.Signal) {
+	patched, known := newestPatch(o.Nodes, signals, now)
+	if known {
+		s.Patched = patched.String()
+	}
+	next := o.Next()
+	if next == nil {
+		return
+	}
+	s.Next, s.Behind = next.Name, o.behind(*next, now, signals)
+	built, ok := next.Built()
+	if !ok {
+		return
+	}
+	age := days(now.Sub(built.Time))
+	s.NextBuilt, s.NextAgeDays = &built.Time, &age
+	if known {
+		misses := 0.0
+		if patched.Later(built) {
+			misses = days(patched.Sub(built.Time))
+		}
+		s.MissesDays = &misses
+	}
+}
+
+// days rounds to tenths of a day.
+func days(d time.Duration) float64 {
+	return float64(max(d, 0).Round(144*time.Minute)/(144*time.Minute)) / 10
+}
+
+func StatusOf(v kamino.Artifact) VersionStatus {
+	if v.Ready { // lists carry no percentage
+		v.Percent = 100
+	}
+	return VersionStatus{
+		Name: v.Name, State: v.State, Life: v.Life(), Proof: v.Tags[kamino.TagProof], Percent: v.Percent, Ready: v.Ready, Failure: v.Failure,
+		BuiltFrom: v.Tags[kamino.TagBuiltFrom], BuiltAt: builtAt(v), Run: v.Tags[kamino.TagRun],
+		Parent: strings.TrimPrefix(v.Tags[kamino.TagParent], "/"), Bad: v.Tags[kamino.TagBad],
+		Excluded: v.Excluded, InModel: v.InModel, Instances: v.Instances,
+		Policy: v.Tags[kamino.TagPolicy], Unknown: kamino.ReadUnknownFiles(v.Tags),
+	}
+}
+
+// State is what one reading of the world tells about a pool. It is read in
+// bulk: the nodes and the leases of the cluster with one list each, the pool and
+// its versions with one read each, and nothing per node.
+type State struct {
+	ID         kamino.PoolID
+	Pool       kamino.Pool
+	Nodes      []kamino.Node
+	Versions   []kamino.Artifact // newest first
+	Canaries   []kamino.Canary   // beside the pool, of any run; what cannot be listed is none
+	Definition bool
+	Tagged     bool // the definition is unreliable, where that was read: see heed
+	Lease      kamino.Lease
+	Gone       bool // the pool does not exist any more
+	GivenBack  []Leftover
+	Awaits     bool // a version that an ended run was building is built still
+	Err        error
+}
+
+// Readers bounds how many pools are read at the same time, so that a service
+// with limits per minute is not flooded.
+const Readers = 8
+
+// ChoosePools picks pools by name or ID, all when there are no names, and sorts
+// them.
+func ChoosePools(all map[kamino.PoolID]*State, names []string) ([]*State, error) {
+	var chosen []*State
+	var known []string
+	for id, o := range all {
+		known = append(known, id.Name())
+		if len(names) == 0 || slices.ContainsFunc(names, id.Named) {
+			chosen = append(chosen, o)
+		}
+	}
+	slices.Sort(known)
+	for _, name := range names {
+		n := 0
+		for _, o := range chosen {
+			if o.ID.Named(name) {
+				n++
+			}
+		}
+		switch {
+		case n == 0 && len(known) == 0:
+			return nil, kamino.WithHint(fmt.Errorf("pool %q is unknown: no node of this cluster belongs to a pool", name), "check spec.providerID: kubectl get nodes -o yaml")
+		case n == 0:
+			return nil, kamino.WithHint(fmt.Errorf("pool %q is unknown: no node belongs to it", name), "the pools are %s", strings.Join(known, ", "))
+		case n > 1:
+			return nil, kamino.WithHint(fmt.Errorf("pool %q is ambiguous: %d pools have that name", name, n), "give the whole ID")
+		}
+	}
+	slices.SortFunc(chosen, func(a, b *State) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return chosen, nil
+}
+
+// donorAway: an ended run had a donor of the pool sealed, as far as lease and marks tell.
+func (o State) DonorAway() bool {
+	if o.Lease.Record.Sealing {
+		return true
+	}
+	return slices.ContainsFunc(o.Taken(), func(n kamino.Node) bool {
+		mark, err := n.Claimed(o.ID)
+		return err == nil && mark != nil && mark.Sealing
+	})
+}
+
+// Taken lists the nodes of the pool that runs have.
+func (o State) Taken() []kamino.Node {
+	var out []kamino.Node
+	for _, n := range o.Nodes {
+		if mark, err := n.OwnedBy(o.ID, o.Lease); err == nil && mark != nil {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Next is the version that the next node would boot from; nil when the model
+// does not refer to any of them.
+func (o State) Next() *kamino.Artifact {
+	image := o.Pool.Model.Image
+	if v := kamino.First(o.Versions, func(v kamino.Artifact) bool { return v.ID != "" && strings.EqualFold(v.ID, image) }); v != nil {
+		return v
+	}
+	if len(o.Versions) > 0 && strings.EqualFold(kamino.DefinitionOf(o.Versions[0].ID), image) {
+		return kamino.Resolved(o.Versions)
+	}
+	return nil
+}

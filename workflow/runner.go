@@ -1,0 +1,337 @@
+// Package workflow runs steps. A step never believes a reply: it is done only when a later look shows
+// it, so a lost reply, a false failure and a false success all end the same way. The package knows no
+// pool and no node.
+package workflow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// Step is a named, idempotent part of a run. Its Look reads the world and says
+// what is next: the step is done, something must be done, or there is
+// something to wait for. A [Runner] does it and looks again.
+type Step[R any] struct {
+	Name     string
+	Original string // the numbers of these steps in the original's description
+	Does     string // what it does, for people
+	Back     string // what is given back when a later step fails
+
+	// Limit is how long the step may take, time of throttling not counted; 0 means half an hour.
+	Limit time.Duration
+	// Shown is the limit that people are told, where it is another; nil: it is not.
+	Shown func(R) time.Duration
+	// Patient steps wait for long operations while nothing is away.
+	Patient bool
+	// Stubborn steps give something back: they try again after any error.
+	Stubborn bool
+	// Spare steps clean up: when one fails, the run goes on and warns.
+	Spare bool
+	// Takes is what the run holds once the step has acted, in words for people, and Until the name
+	// of the step that gives it back. Ends is the name of a step whose takings end with this one,
+	// too.
+	Takes, Until, Ends string
+	// DonorBack: once this step is done, or not needed, the run has no donor away.
+	DonorBack bool
+	// Notify puts an event on the donor when the step first acts, which says Tells or, without,
+	// what it is about to do.
+	Notify, Tells string
+
+	When func(R) bool // nil: always
+	Look func(R, context.Context) (Next, error)
+	Plan func(R) string // what a dry-run prints; nil: Does
+}
+
+// Host is the run whose steps a [Runner] runs.
+type Host[R any] interface {
+	// Begins is told the name of the step that begins.
+	Begins(step string)
+	// Tell reports an event.
+	Tell(kamino.Event)
+	// Untouched says whether the run has changed nothing yet, so that an error that the same command
+	// would meet again is a refusal.
+	Untouched() bool
+	// Acting is called before each act of a step, once it is written down.
+	Acting(ctx context.Context, s Step[R], next Next, first bool)
+	// Took is told that a step holds what it takes.
+	Took(s Step[R])
+	// Passed is told that a step is over: done, not needed, or failed where the run goes on.
+	Passed(s Step[R], took kamino.StepTime, failure error)
+	// Waits is told of each wait: what was read before is old after it.
+	Waits()
+	// HeldUp is why a run that works has to end now; nil: it goes on.
+	HeldUp(ctx context.Context, s Step[R]) error
+}
+
+// Lock keeps others from what a [Runner] acts on, and writes down what it is about to do.
+type Lock interface {
+	// Intend writes down what a step is about to do after a look that began at looked, and fails where
+	// the lock is lost. again is why the runner must look once more before it acts; "" it need not.
+	Intend(ctx context.Context, step string, next Next, looked time.Time) (again string, err error)
+	// ActLimit is how long an act may take.
+	ActLimit() time.Duration
+	// Renew keeps the lock. It fails where that is lost.
+	Renew(ctx context.Context) error
+	// Sleep waits, and keeps the lock meanwhile.
+	Sleep(ctx context.Context, d time.Duration) error
+}
+
+// Runner runs steps: it looks, writes down what the look asks for, does that, and looks again.
+type Runner[R any] struct {
+	Run   R // what steps are called with
+	Host  Host[R]
+	Lock  Lock
+	Clock kamino.Clock
+	// MinPoll and MaxPoll bound the time between two looks.
+	MinPoll, MaxPoll time.Duration
+
+	since     time.Time     // when the step began
+	throttled time.Duration // how long others asked the step to be silent
+	// silent is before when the service wants to be asked for no such act again. A run that ends
+	// meanwhile and gives back waits as well.
+	silent map[ActKey]time.Time
+}
+
+const (
+	DefaultLimit = 30 * time.Minute
+	// unlimited steps count their time themselves. The limit is for a world that
+	// never answers, in which they cannot.
+	Unlimited = 24 * time.Hour
+	// longestSilence is the longest time for which a service may refuse calls before a run gives up.
+	// The marks of the donor stay then, for a restore.
+	longestSilence = time.Hour
+	// pauseSeen is how seldom a run that works asks whether it is to end.
+	PauseSeen = time.Minute
+)
+
+// Exec runs steps in order until one fails.
+func (x *Runner[R]) Exec(ctx context.Context, steps []Step[R]) error {
+	for i, s := range steps {
+		ev := kamino.Event{Step: s.Name, Number: i + 1, Total: len(steps), Percent: -1}
+		if s.When != nil && !s.When(x.Run) {
+			ev.Kind, ev.Message = kamino.EventSkipped, "not needed"
+			x.Host.Tell(ev)
+			x.Host.Passed(s, kamino.StepTime{Name: s.Name, Skipped: true}, nil)
+			continue
+		}
+		err := x.step(ctx, s, ev)
+		if err != nil && (!s.Spare || ctx.Err() != nil || errors.Is(err, kamino.ErrLeaseLost)) {
+			return err
+		}
+		x.Host.Passed(s, kamino.StepTime{Name: s.Name, Seconds: x.Spent().Seconds()}, err)
+	}
+	return nil
+}
+
+// step looks, acts and waits until the step is done, has failed or has taken
+// too long.
+func (x *Runner[R]) step(ctx context.Context, s Step[R], ev kamino.Event) error {
+	x.since, x.throttled = x.Clock.Now(), 0
+	x.Host.Begins(s.Name)
+	p := pace[R]{runner: x, step: s, began: x.since, acts: map[ActKey]int{}}
+	limit := x.limit(s)
+	say := func(kind kamino.EventKind, message string, percent int) {
+		if ev.Limit = 0; kind == kamino.EventWaiting {
+			ev.Limit = limit
+		}
+		ev.Kind, ev.Message, ev.Percent, ev.Elapsed = kind, message, percent, x.Spent()
+		x.Host.Tell(ev)
+	}
+	failed := kamino.EventFailed
+	if s.Spare {
+		failed = kamino.EventWarning
+	}
+	say(kamino.EventStarted, s.Does, -1)
+	for {
+		next, err := x.advance(ctx, s, &p, say)
+		if err == nil && next.Kind == NextDone {
+			x.Host.Took(s)
+			say(kamino.EventDone, next.What, -1)
+			return nil
+		}
+		switch acted := err == nil && next.Kind == NextAct; {
+		case acted && next.Why == "":
+			p.reset()
+			continue
+		case acted:
+			p.reset()
+			say(kamino.EventWaiting, next.Why, -1)
+		case err == nil:
+			say(kamino.EventWaiting, next.What, next.Percent)
+		case ctx.Err() == nil && (kamino.Transient(err) || s.Stubborn) && !errors.Is(err, kamino.ErrLeaseLost):
+			say(kamino.EventRetry, err.Error(), -1)
+		default:
+			err = kamino.Interrupted(ctx, err)
+			refused := next.Kind != NextAct && kamino.Refusing(err) && x.Host.Untouched()
+			if refused && !s.Spare {
+				failed = kamino.EventRefused
+			}
+			say(failed, err.Error(), -1)
+			return &kamino.StepError{Step: s.Name, Err: err, Refused: refused}
+		}
+		if err := p.pause(ctx, next, err); err != nil {
+			err = kamino.Interrupted(ctx, err)
+			say(failed, err.Error(), -1)
+			return &kamino.StepError{Step: s.Name, Err: err}
+		}
+		if err := cmp.Or(x.Lock.Renew(ctx), x.Host.HeldUp(ctx, s)); err != nil {
+			say(failed, err.Error(), -1)
+			return &kamino.StepError{Step: s.Name, Err: err}
+		}
+	}
+}
+
+// limit is how long a step may wait, as people are told; 0 where nothing but the world's end limits
+// it.
+func (x *Runner[R]) limit(s Step[R]) time.Duration {
+	switch {
+	case s.Shown != nil:
+		return s.Shown(x.Run)
+	case s.Limit == Unlimited:
+		return 0
+	}
+	return cmp.Or(s.Limit, DefaultLimit)
+}
+
+// advance makes one look and, where it asks for one, one act.
+func (x *Runner[R]) advance(ctx context.Context, s Step[R], p *pace[R], say func(kamino.EventKind, string, int)) (Next, error) {
+	if err := ctx.Err(); err != nil {
+		return Next{}, err
+	}
+	next, err := x.Bounded(kamino.Looking(ctx), func(ctx context.Context) (Next, error) { return s.Look(x.Run, ctx) })
+	if err != nil || next.Kind != NextAct {
+		return next, err
+	}
+	what := ActKey{next.Act, next.On}
+	looked := x.Clock.Now()
+	if left := x.silent[what].Sub(looked); left > 0 {
+		return Next{}, &kamino.ThrottledError{After: left, Err: fmt.Errorf("%s: too many requests before", next.What)}
+	}
+	if p.tooSoon(what) {
+		return Wait("the effect of: " + next.What), nil
+	}
+	again, err := x.Lock.Intend(ctx, s.Name, next, looked)
+	if err != nil {
+		return next, err
+	}
+	if again != "" {
+		return WaitUpTo("rereading state: "+again, x.MinPoll), nil
+	}
+	x.Host.Took(s)
+	say(kamino.EventActed, next.What, -1)
+	x.Host.Acting(ctx, s, next, !p.acted)
+	p.acted = true
+	if next.HasSteps {
+		return next, next.Do(ctx)
+	}
+	next, err = x.within(ctx, x.Lock.ActLimit(), func(ctx context.Context) (Next, error) { return next, next.Do(ctx) })
+	if t := (*kamino.ThrottledError)(nil); errors.As(err, &t) {
+		if x.silent == nil {
+			x.silent = map[ActKey]time.Time{}
+		}
+		x.silent[what] = x.Clock.Now().Add(t.After)
+	}
+	return next, err
+}
+
+// Bounded ends calls before the lease can run out. A process that was frozen
+// must not wake up and act on what another has taken over meanwhile.
+func (x *Runner[R]) Bounded(ctx context.Context, calls func(context.Context) (Next, error)) (Next, error) {
+	return x.within(ctx, kamino.ActTimeout, calls)
+}
+
+func (x *Runner[R]) within(ctx context.Context, limit time.Duration, calls func(context.Context) (Next, error)) (Next, error) {
+	limited, cancel := x.Clock.WithTimeout(ctx, limit)
+	defer cancel()
+	next, err := calls(limited)
+	if over := limited.Err(); over != nil && errors.Is(err, over) && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", kamino.ErrUnavailable, err)
+	}
+	return next, err
+}
+
+// Spent is how long the running step has taken.
+func (x *Runner[R]) Spent() time.Duration { return x.Clock.Now().Sub(x.since) }
+
+// Worked is Spent without the time in which the service asked for silence.
+func (x *Runner[R]) Worked() time.Duration { return x.Spent() - x.throttled }
+
+// errOverdue: a step has taken longer than its limit.
+var ErrOverdue = errors.New("not done")
+
+// pace decides how long to wait between looks.
+type pace[R any] struct {
+	runner   *Runner[R]
+	step     Step[R]
+	began    time.Time
+	failures int
+	acts     map[ActKey]int
+	acted    bool      // an act was begun
+	hold     time.Time // before which no act is repeated
+}
+
+func (p *pace[R]) reset() { p.began = p.runner.Clock.Now(); p.failures = 0 }
+
+// tooSoon says whether an act that was already made must be given time to
+// show, so that a slow or lying service is not flooded.
+func (p *pace[R]) tooSoon(what ActKey) bool {
+	now := p.runner.Clock.Now()
+	if n := p.acts[what]; n > 0 && now.Before(p.hold) {
+		return true
+	}
+	p.acts[what]++
+	back := min(time.Second<<min(p.acts[what], 6), 30*time.Second)
+	p.hold = now.Add(back)
+	return false
+}
+
+// pause waits as long as the last look or failure demands.
+func (p *pace[R]) pause(ctx context.Context, next Next, failure error) error {
+	x := p.runner
+	limit := cmp.Or(p.step.Limit, DefaultLimit)
+	if spent := x.Worked(); spent > limit {
+		if failure != nil {
+			return fmt.Errorf("%w after %s: %w", ErrOverdue, spent.Round(time.Second), failure)
+		}
+		return fmt.Errorf("%w after %s, last waiting for: %s", ErrOverdue, spent.Round(time.Second), next.What)
+	}
+	d := max(p.delay(x.Clock.Now()), next.After)
+	if next.Within > 0 {
+		d = min(d, next.Within)
+	}
+	var t *kamino.ThrottledError
+	if errors.As(failure, &t) && t.After > longestSilence {
+		return fmt.Errorf("%w: the next call is allowed in %s, which is longer than a run waits: %w", ErrOverdue, t.After.Round(time.Minute), failure)
+	} else if t != nil {
+		d = max(t.After, d)
+		x.throttled += d
+	} else if failure != nil {
+		p.failures++
+		d = min(x.MinPoll<<min(p.failures-1, 6), 30*time.Second)
+	}
+	x.Host.Waits()
+	for ; d > PauseSeen; d -= PauseSeen { // a pause of the cluster ends a wait for a service, too
+		if err := x.Lock.Sleep(ctx, PauseSeen); err != nil {
+			return err
+		}
+		if err := x.Host.HeldUp(ctx, p.step); err != nil {
+			return err
+		}
+	}
+	return x.Lock.Sleep(ctx, d)
+}
+
+// delay grows with the time already waited, so that short waits end promptly
+// and long ones cost few calls.
+func (p *pace[R]) delay(now time.Time) time.Duration {
+	most := p.runner.MaxPoll
+	if p.step.Patient {
+		most *= 3
+	}
+	return min(max(now.Sub(p.began)/20, p.runner.MinPoll), max(most, p.runner.MinPoll))
+}
