@@ -53,9 +53,8 @@ func (r *Run) lookClean(ctx context.Context) (workflow.Next, error) {
 	if s.State == kamino.Deleting {
 		return workflow.Wait("the snapshot to be deleted"), nil
 	}
-	if r.image.foreign = r.foreignSnapshot(s); r.image.foreign != "" {
-		r.held.Warn("snapshot " + name + " " + r.image.foreign)
-		return workflow.Done("snapshot " + name + " " + r.image.foreign + " and is kept"), nil
+	if next, over := r.waitForActs(s); !over && r.foreignSnapshot(s) {
+		return next, nil
 	}
 	return r.deleteSnapshot(ctx, s, cleanText(r.pool))
 }
@@ -235,11 +234,12 @@ func (r *Run) reusable(s kamino.Artifact) string {
 	return ""
 }
 
-// foreignSnapshot tells why a snapshot may belong to a run that lives elsewhere, "" when its run is
-// this one or has certainly ended: it was made under an earlier epoch of the lease that this run
-// holds, its donor was given back just now, or it is too old. A snapshot without a run was made by
-// the original, which had no runs.
-func (r *Run) foreignSnapshot(s kamino.Artifact) string {
+// foreignSnapshot says whether a snapshot is of a run that this one's lease does not know of, and that
+// may still act. A run has certainly ended that held the lease under an earlier epoch, whose donor was
+// given back just now, or whose snapshot is too old. A later epoch is that of a lease which was deleted,
+// or went back in time: a process that lost it does nothing more once its last act is over. A
+// snapshot without a run was made by the original, which had no runs.
+func (r *Run) foreignSnapshot(s kamino.Artifact) bool {
 	run, held := s.Tags[kamino.TagRun], r.held.Lease.Epoch
 	if r.held.Run == "" {
 		held++ // a plan: the run would take the lease
@@ -247,10 +247,13 @@ func (r *Run) foreignSnapshot(s kamino.Artifact) string {
 	epoch, err := strconv.ParseInt(s.Tags[kamino.TagEpoch], 10, 64)
 	earlier := err == nil && epoch < held
 	old := !s.Created.IsZero() && r.engine.now().Sub(s.Created) > kamino.SnapshotLife
-	if run == "" || run == r.held.Run || earlier || old || slices.Contains(r.back.returned, run) {
-		return ""
-	}
-	return fmt.Sprintf("belongs to run %s, which is not recorded on the lease of the pool", run)
+	return run != "" && run != r.held.Run && !earlier && !old && !slices.Contains(r.back.returned, run)
+}
+
+// waitForActs waits until the last act of the run of a foreign snapshot is over.
+func (r *Run) waitForActs(s kamino.Artifact) (next workflow.Next, over bool) {
+	left := kamino.ActTimeout - r.held.HeldFor()
+	return workflow.WaitFor(fmt.Sprintf("the last act of run %s, which made snapshot %s and lost the lease, to end", s.Tags[kamino.TagRun], s.Name), left), left <= 0
 }
 
 // lookReuse takes over a snapshot of today that is sealed and complete, and
@@ -287,13 +290,15 @@ func (r *Run) lookReuse(ctx context.Context) (workflow.Next, error) {
 		}
 		why = "a version was made of it"
 	}
-	if foreign := r.foreignSnapshot(s); foreign != "" {
+	if r.foreignSnapshot(s) {
 		if n, mark, err := r.forgottenDonor(ctx, s, *r.held.Lease); err != nil {
 			return workflow.Next{}, err
 		} else if mark != nil {
 			return r.giveBackForgotten(n, mark, s), nil
 		}
-		return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(fmt.Errorf("snapshot %s %s", name, foreign), "wait until that run has ended; if none makes images of this pool, delete the snapshot")}
+		if next, over := r.waitForActs(s); !over {
+			return next, nil
+		}
 	}
 	return r.deleteSnapshot(ctx, s, fmt.Sprintf("delete the stale snapshot taken from %s: %s", s.Tags[kamino.TagBuiltFrom], cmp.Or(why, "it is "+string(s.State))))
 }

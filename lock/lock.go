@@ -57,6 +57,7 @@ type Lock struct {
 
 	Lease   *kamino.Lease // held; nil before the lock step and after the release
 	watched watchedLease
+	taken   time.Time       // when this process took it
 	leased  time.Time       // before the last successful write of the lease
 	Lost    *kamino.Lease   // as it was when another run was found to have it; nil: it was not
 	Remade  time.Time       // when this run wrote it again after it was deleted or went back in time; zero: never
@@ -125,7 +126,7 @@ func (h *Lock) Look(ctx context.Context, fresh func() kamino.Record) (workflow.N
 		return workflow.Next{}, fmt.Errorf("read lease of pool %s: %w", h.Pool.Name, err)
 	}
 	if h.Run != "" && lease.Holder == h.Run && lease.Process == h.Process {
-		h.Lease = &lease
+		h.Lease, h.taken = &lease, h.now()
 		return workflow.Done(fmt.Sprintf("run %s, epoch %d", h.Run, lease.Epoch)), nil
 	}
 	if lease.Holder == "" {
@@ -198,7 +199,7 @@ func (h *Lock) take(ctx context.Context, lease kamino.Lease, record kamino.Recor
 	lease.Trim(room)
 	got, err := h.store(ctx, lease)
 	if err == nil {
-		h.Lease, h.leased, h.written = &got, now, h.now()
+		h.Lease, h.taken, h.leased, h.written = &got, now, now, h.now()
 	}
 	return err
 }
@@ -363,6 +364,9 @@ func (h *Lock) ActLimit() time.Duration {
 
 // LeaseAge is how long ago this process wrote the lease; very long where it has not yet.
 func (h *Lock) LeaseAge() time.Duration { return kamino.Elapsed(h.leased, h.now()) }
+
+// HeldFor is how long this process has had the lease.
+func (h *Lock) HeldFor() time.Duration { return h.now().Sub(h.taken) }
 
 // Forgotten says whether another run has the lease that does not know of this one, whose donor may
 // be off or out of service.
