@@ -128,6 +128,7 @@ func (n Node) Report(nonce string) (r NodeReport, ok bool) {
 	return r, err == nil && nonce != "" && r.Nonce == nonce
 }
 
+// Lists says whether a list has the canary of a name.
 func Lists(list []Canary, name string) bool {
 	return slices.ContainsFunc(list, func(c Canary) bool { return c.Name == name })
 }

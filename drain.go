@@ -62,6 +62,7 @@ type Pod struct {
 // String is namespace/name.
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 
+// DescribePods names at most three pods, with what keeps each, and counts the others.
 func DescribePods(pods []Pod) string {
 	const most = 3
 	words := make([]string, 0, most)

@@ -214,12 +214,14 @@ func Transient(err error) bool {
 		errors.Is(err, ErrConflict) || errors.Is(err, ErrUnavailable)
 }
 
+// RefuseUnknown refuses a node that the cluster does not have.
 func RefuseUnknown(node string) error {
 	return &RefusedError{Subject: fmt.Sprintf("node %q", node), Refusals: []Refusal{{Code: "unknown-node",
 		Why: "not found: the cluster has no node of that name",
 		Do:  "kubectl get nodes lists the nodes; if a run left this one off and Kubernetes forgot it: kamino restore"}}}
 }
 
+// RefuseMark refuses a node whose mark cannot be believed.
 func RefuseMark(node string, err error) error {
 	return &RefusedError{Subject: "node " + node, Refusals: []Refusal{{Code: "mark", Why: err.Error(), Do: LeftAlone(node)}}}
 }
@@ -260,6 +262,7 @@ func Tolerant(pods []Pod) []Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return !p.Returns })
 }
 
+// LeaveReturning is what to do about pods that come back to a node although it is blocked.
 const LeaveReturning = "choose another node, or let the workloads of these pods tolerate only the taints that they need; --force does not help"
 
 // InTheWay is what a look met that the same command would meet again until somebody changes what
@@ -291,6 +294,7 @@ func HintPool(err error, pool PoolID) error {
 	return err
 }
 
+// CutText keeps at most so many characters of a text, the last of which then is "…".
 func CutText(s string, most int) string {
 	if r := []rune(s); len(r) > most {
 		return string(r[:most-1]) + "…"
@@ -350,6 +354,7 @@ func SomeOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// InBrackets is a text in brackets, with a space before it; "" where there is no text.
 func InBrackets(s string) string {
 	if s == "" {
 		return ""

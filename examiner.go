@@ -104,4 +104,5 @@ type ProbeState struct {
 	Reason                        string
 }
 
+// Runs says whether a probe was started and has not ended.
 func (p ProbeState) Runs() bool { return p.Started && !p.Done && !p.Failed }

@@ -150,6 +150,7 @@ func (l DiskList) Lacks(n Node) []CachedImage {
 	return lacks
 }
 
+// ParseBuiltAt reads the tag in which the original wrote when an image was built.
 func ParseBuiltAt(text string) (time.Time, error) {
 	// The original wrote the local time of its pod, which is UTC in containers.
 	return time.Parse("2006-01-02 15:04:05", text)

@@ -9,6 +9,7 @@ import (
 	"time"
 )
 
+// Same says whether two IDs are of one instance: clouds change their case.
 func (id InstanceID) Same(other InstanceID) bool { return strings.EqualFold(string(id), string(other)) }
 
 // InstanceID identifies one VM: it is the node's spec.providerID.
@@ -93,6 +94,7 @@ func SameVM(a, b string) bool {
 	return okA && okB && (x == y || swapped(x) == y)
 }
 
+// ParseVMID reads a UUID, with or without dashes, in any case.
 func ParseVMID(s string) (id [16]byte, ok bool) {
 	raw, err := hex.DecodeString(strings.ReplaceAll(strings.ToLower(s), "-", ""))
 	if err != nil || len(raw) != len(id) {

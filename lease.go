@@ -203,9 +203,11 @@ const (
 	// before its run may be adopted. It is measured by watching, never by
 	// comparing clocks of two machines.
 	LeaseDuration = 60 * time.Second
-	RenewAfter    = LeaseDuration / 4
-	ActTimeout    = LeaseDuration * 3 / 4
-	// slowWrite is how long ago a write of the lease may have begun that is acted on after another
+	// RenewAfter is how old the last write of a lease may be.
+	RenewAfter = LeaseDuration / 4
+	// ActTimeout is how long an act may take: it ends before the lease can run out.
+	ActTimeout = LeaseDuration * 3 / 4
+	// SlowWrite is how long ago a write of the lease may have begun that is acted on after another
 	// look: what is left of the lease is enough for an act.
 	SlowWrite = LeaseDuration * 3 / 5
 	maxPast   = 20
@@ -264,7 +266,7 @@ func (r Record) AwayFor() time.Duration {
 
 const (
 	processEnded = "its process ended at step "
-	// maxFailure is how many characters of a failure the ledger keeps: annotations
+	// MaxFailure is how many characters of a failure the ledger keeps: annotations
 	// of an object hold 256 KiB together.
 	MaxFailure = 400
 )
@@ -368,6 +370,7 @@ func (l Ledger) Expected() (run, away float64) {
 	return median(runs), median(aways)
 }
 
+// NoteBaked adds how long a canary was watched.
 func (l *Ledger) NoteBaked(b Baked) { l.Baked = keepNewest(b, l.Baked) }
 
 // Usually is the median of what good canaries took; 0 while fewer than three are known.
@@ -429,6 +432,7 @@ func (l Lease) Before(cur Lease) bool {
 	return cur.Epoch < l.Epoch && (cur.Holder == l.Holder || cur.Holder == "" && !cur.Renewed.After(l.Record.Started))
 }
 
+// SameOwner says whether two reads of a lease show the same process with the same run.
 func SameOwner(a, b Lease) bool {
 	return a.Holder == b.Holder && a.Epoch == b.Epoch && a.Process == b.Process
 }

@@ -30,6 +30,7 @@ func (l *Ledger) NoteBoot(seconds float64, t Timing, node string, at time.Time) 
 	l.Clone = cmp.Or(t.Waterfall(node, at), l.Clone)
 }
 
+// KnownBoots are the boots of canaries, for the status; nil where none is known.
 func (l Ledger) KnownBoots() *Boots {
 	if len(l.Boots) == 0 && len(l.Phases) == 0 && l.Generic == nil {
 		return nil

@@ -274,6 +274,7 @@ func parseVersion(s string) (v [3]uint64, ok bool) {
 	return v, true
 }
 
+// LastSegment is the name at the end of an ID with slashes.
 func LastSegment(id string) string { return LastSegments(id, 1) }
 
 // LastSegments keeps the last n segments of an ID with slashes.

@@ -78,13 +78,14 @@ func NodeArchitecture(arch string) string {
 	return arch
 }
 
-// serves: pods may be scheduled on the node, and run there.
+// Serves says whether pods may be scheduled on the node, and run there.
 func (n Node) Serves() bool {
 	return n.Ready && !n.Unschedulable && !n.Deleting && !slices.ContainsFunc(n.Taints, func(t Taint) bool {
 		return t.Key == TaintBlock || t.Key == TaintPatchFailed || t.Key == TaintDeleting
 	})
 }
 
+// RunsOn says whether an instance is the machine of the node.
 func (n Node) RunsOn(id InstanceID) bool { return n.ProviderID.Same(id) }
 
 // CutOff says whether a zone looks as if it had lost its network: what does not come up there says
@@ -319,6 +320,7 @@ func (b BlockedNode) Do() string {
 	return fmt.Sprintf("kamino patch --target-node %s continues and examines it; if it is healthy as it is: kubectl taint node %[1]s %s-", b.Node, TaintPatchFailed)
 }
 
+// Refusal refuses a node that a patch left blocked.
 func (b BlockedNode) Refusal() Refusal {
 	return Refusal{Code: "patch-failed", Why: "the node is blocked " + b.String(), Do: b.Do()}
 }
@@ -365,6 +367,7 @@ func (l LabelDemand) String() string {
 	return l.Key + "=" + l.Value
 }
 
+// On says whether a node has the label.
 func (l LabelDemand) On(n Node) bool {
 	value, ok := n.Labels[l.Key]
 	return ok && (l.Value == "" || value == l.Value)

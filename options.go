@@ -234,10 +234,10 @@ type Options struct {
 	// SealPolicy says what may stay on the disk, as YAML (docs/agent.md). With
 	// one, files that nothing explains refuse the seal; without, they are counted.
 	SealPolicy []byte
-	// back is of who takes a version back or names one: a next image that another pool shares
-	// has to be mended in both.
+	// Back is of who takes a version back or names one: a next image that another pool shares
+	// has to be repaired in both.
 	Back bool
-	// offers: a person named the version. With ImageOnly it is offered, and would be left hidden else.
+	// Offers says that a person named the version. With ImageOnly it is offered, and would be left hidden else.
 	Offers bool
 	// Settle is how long cluster-autoscaler is given to see the protection: two of its scan
 	// intervals. 0 means that no cluster-autoscaler runs: no wait is for its sake then.
@@ -283,6 +283,7 @@ func (o Options) Validate() error {
 	return o.Proof.Validate()
 }
 
+// DrainLimit is how long a drain may take: as the operator says, else nine grace periods, at least a minute.
 func (o Options) DrainLimit() time.Duration {
 	if o.DrainTimeout > 0 {
 		return o.DrainTimeout
@@ -295,6 +296,7 @@ func (o Options) DrainLimit() time.Duration {
 	return max(9*grace, time.Minute)
 }
 
+// DrainOptions are the options of the drain.
 func (o Options) DrainOptions() DrainOptions {
 	return DrainOptions{Grace: o.Grace, Within: o.DrainLimit(), Force: o.Force}
 }

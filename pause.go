@@ -18,6 +18,7 @@ func (p Pause) String() string {
 	return text
 }
 
+// HowToResume is what ends a pause.
 const HowToResume = "kamino resume ends it"
 
 // CodePaused is the code of the refusal of a run or a promotion while the cluster is paused.

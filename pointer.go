@@ -65,7 +65,7 @@ func (s Stray) String() string {
 }
 
 const (
-	// pointerUnreliable is the value of TagPointer.
+	// TagPointerUnreliable is the value of TagPointer.
 	TagPointerUnreliable = "unreliable"
 	// pointerSettles is how long after a promotion an instance may still boot from what was
 	// promoted before. How long excludeFromLatest takes to count is published nowhere.
@@ -138,6 +138,7 @@ func (p Pin) why() string {
 	return "it was set by someone else: kamino last wrote " + LastSegments(p.Wrote, 3)
 }
 
+// Refusal refuses to replace an image that somebody chose.
 func (p Pin) Refusal(pool Pool) Refusal {
 	return Refusal{Code: "pinned", Field: "image of the model of pool " + pool.Name, Value: LastSegments(p.Image, 3),
 		Why:   p.why(),
@@ -202,6 +203,7 @@ func (l Ledger) Pinned(pool Pool, versions []Artifact) *Pin {
 	return l.pin(pool, versions)
 }
 
+// What lifts a refusal: the name of an option.
 const (
 	AllowAdopt     = "adopt-model"
 	allowImageOnly = "image-only"

@@ -71,6 +71,7 @@ func Checks() []string {
 		"daemonsets", "report", "units", "reboot", "probe"}
 }
 
+// Validate refuses modes, times and checks that there are not.
 func (p Proving) Validate() error {
 	switch {
 	case p.Mode != ProveCanary && p.Mode != ProveNone:
@@ -110,6 +111,7 @@ func (e *ProofError) Error() string {
 	return word + ": " + e.Reason()
 }
 
+// Reason is the first finding, for people.
 func (e *ProofError) Reason() string {
 	if len(e.Findings) == 0 {
 		return "unknown reason"

@@ -13,6 +13,7 @@ type Stamp struct {
 	Exact bool
 }
 
+// StartOfDay is midnight before it, in UTC.
 func (s Stamp) StartOfDay() time.Time { return s.UTC().Truncate(24 * time.Hour) }
 
 // Later compares as closely as both are known: two days, or two times.

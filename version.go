@@ -194,6 +194,7 @@ const (
 	LifeFailed    Life = "failed"    // its build
 )
 
+// Life is the state in which a version is.
 func (a Artifact) Life() Life {
 	switch {
 	case a.State == Failed && !a.Whole(), a.State == Deleting:
@@ -380,10 +381,12 @@ func BadVersions(versions []Artifact, ledger Ledger) (out []Artifact) {
 	return out
 }
 
+// IndexOf is the place of a version in a list; -1 where it is not there.
 func IndexOf(versions []Artifact, name string) int {
 	return slices.IndexFunc(versions, func(v Artifact) bool { return v.Name == name })
 }
 
+// SameImage says whether an image of a model is a version, or the definition that it is of.
 func SameImage(v *Artifact, image string) bool {
 	return v != nil && (strings.EqualFold(v.ID, image) || strings.EqualFold(DefinitionOf(v.ID), image))
 }

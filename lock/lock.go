@@ -76,6 +76,7 @@ type writes struct {
 
 func (h *Lock) now() time.Time { return h.Clock.Now() }
 
+// Wrote notes how a write of the model ended.
 func (h *Lock) Wrote(err error) {
 	known := err != nil && !errors.Is(err, kamino.ErrUnavailable) && !errors.Is(err, kamino.ErrInProgress) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 	h.writes.refused, h.writes.unsure = h.writes.refused || known, h.writes.unsure || !known
@@ -95,6 +96,7 @@ func (h *Lock) Sealing() bool {
 	return h.Lease != nil && (h.Lease.Record.Sealing || h.Lease.Record.Held)
 }
 
+// Warn tells people of something about the run.
 func (h *Lock) Warn(message string) {
 	h.Report(kamino.Event{Kind: kamino.EventWarning, Pool: h.Pool.Name, Run: h.Run, Step: h.Step, Percent: -1, Message: message})
 }
@@ -164,6 +166,7 @@ func (h *Lock) sighted(pool kamino.PoolID, revision string, now time.Time) time.
 	return now
 }
 
+// HeldBy is the error of a command that finds the pool with a run that lives.
 func HeldBy(l kamino.Lease) error {
 	return kamino.WithHint(&kamino.HeldError{Pool: l.Pool, Holder: l.Holder, By: l.Process, Step: l.Record.Step, Donor: l.Record.Donor, Work: l.Record.Work},
 		"wait until it has ended: kamino status shows what it does; %s", HowToEnd(l.Process))

@@ -165,4 +165,5 @@ func HowToPromote(pool, version string) string {
 	return "kamino promote --pool " + pool + " --version " + version
 }
 
+// HintAgain is how to get another version on the same day.
 const HintAgain = "another version of today is made with --again"

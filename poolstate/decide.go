@@ -305,6 +305,7 @@ func (p *PoolPlan) decideOffer(good *kamino.Artifact) {
 // NewNodes is what was seen of the instances of a pool that boot from a version.
 type NewNodes map[kamino.InstanceID]*NewNode
 
+// NewNode is what was seen of one of them, from when it was first listed.
 type NewNode struct {
 	kamino.Instance           // as it was last read
 	Seen            time.Time // first

@@ -65,7 +65,7 @@ type Destination struct {
 	Unnamed bool       // it is the one that comes before, and nobody named it
 	Since   string     // it is there already, since this version was left; "": it is not
 	Unborn  []string   // newer versions that ended runs may have begun, and no list shows yet
-	// nobody, where set, is what has to be known of the version as long as no person has named it.
+	// Nobody, where set, is what has to be known of the version as long as no person has named it.
 	Nobody *kamino.Proving
 }
 
@@ -74,6 +74,7 @@ func (t Destination) TakesUntried() bool {
 	return t.Nobody == nil && t.Version != nil && !t.Stays && t.Version.Untried() && (t.Verb == kamino.VerbPromote || t.Verb == kamino.VerbRollback)
 }
 
+// Name is the version, or what stands in for one; "" where neither is known.
 func (t Destination) Name() string {
 	switch {
 	case t.Version != nil:
@@ -97,6 +98,7 @@ func (t Destination) Offers() []string {
 	return []string{t.Version.Name}
 }
 
+// Spec is what a provider is asked to promote.
 func (t Destination) Spec() kamino.Target {
 	switch {
 	case t.Version != nil && t.Points:

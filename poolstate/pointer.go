@@ -2,6 +2,7 @@ package poolstate
 
 import "kamino.dev/kamino"
 
+// Strayed is why the pool's definition is not believed; nil where it is.
 func (o State) Strayed() *kamino.Stray {
 	return o.Lease.Ledger.WhyStrayed(o.Pool.Model.Image, o.Versions)
 }
@@ -16,4 +17,5 @@ func (o State) Follows(reference kamino.ImageReference) bool {
 	return kamino.Points(o.Pool.Model.Image, o.Versions) && (reference == kamino.ByDefinition || o.Pool.Owner != nil || o.Strayed() == nil && !o.Tagged)
 }
 
+// Pin is the image that somebody else chose for the pool; nil where nobody did.
 func (o State) Pin() *kamino.Pin { return o.Lease.Ledger.Pinned(o.Pool, o.Versions) }

@@ -157,6 +157,7 @@ type VersionStatus struct {
 	Instances  int  `json:"instances"` // made from it
 }
 
+// Status is what is told of the pool.
 func (o State) Status(now time.Time, signals []kamino.Signal) PoolStatus {
 	s := PoolStatus{
 		Pool: o.ID, Name: o.ID.Name(), Gallery: o.Pool.Gallery, Model: o.Pool.Model.Image, Capacity: o.Pool.Capacity,
@@ -250,6 +251,7 @@ func days(d time.Duration) float64 {
 	return float64(max(d, 0).Round(144*time.Minute)/(144*time.Minute)) / 10
 }
 
+// StatusOf is what is told of a version.
 func StatusOf(v kamino.Artifact) VersionStatus {
 	if v.Ready { // lists carry no percentage
 		v.Percent = 100
@@ -317,7 +319,7 @@ func ChoosePools(all map[kamino.PoolID]*State, names []string) ([]*State, error)
 	return chosen, nil
 }
 
-// donorAway: an ended run had a donor of the pool sealed, as far as lease and marks tell.
+// DonorAway says whether an ended run had a donor of the pool sealed, as far as lease and marks tell.
 func (o State) DonorAway() bool {
 	if o.Lease.Record.Sealing {
 		return true

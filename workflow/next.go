@@ -25,16 +25,17 @@ type Next struct {
 
 type nextKind int
 
+// The kinds of what a look finds.
 const (
 	NextDone nextKind = iota
 	NextWait
 	NextAct
 )
 
-// done: the world is as the step wants it.
+// Done says that the world is as the step wants it.
 func Done(what string) Next { return Next{Kind: NextDone, What: what, Percent: -1} }
 
-// wait: somebody else has to do something first.
+// Wait says that somebody else has to do something first.
 func Wait(why string) Next { return Next{Kind: NextWait, What: why, Percent: -1} }
 
 // WaitFor is wait where the step itself knows for how long.
@@ -56,7 +57,7 @@ func WaitPercent(why string, percent int) Next {
 	return Next{Kind: NextWait, What: why, Percent: percent}
 }
 
-// act: do is to be called, after what was written down as intent.
+// Act says that do is to be called, after what was written down as intent.
 func Act(id kamino.Act, what string, do func(context.Context) error) Next {
 	return Next{Kind: NextAct, Act: id, What: what, Do: do, Percent: -1}
 }

@@ -98,14 +98,15 @@ type Runner[R any] struct {
 }
 
 const (
+	// DefaultLimit is for steps that have none.
 	DefaultLimit = 30 * time.Minute
-	// unlimited steps count their time themselves. The limit is for a world that
+	// Unlimited is the limit of steps that count their time themselves: it is for a world that
 	// never answers, in which they cannot.
 	Unlimited = 24 * time.Hour
 	// longestSilence is the longest time for which a service may refuse calls before a run gives up.
 	// The marks of the donor stay then, for a restore.
 	longestSilence = time.Hour
-	// pauseSeen is how seldom a run that works asks whether it is to end.
+	// PauseSeen is how seldom a run that works asks whether it is to end.
 	PauseSeen = time.Minute
 )
 
@@ -261,7 +262,7 @@ func (x *Runner[R]) Spent() time.Duration { return x.Clock.Now().Sub(x.since) }
 // Worked is Spent without the time in which the service asked for silence.
 func (x *Runner[R]) Worked() time.Duration { return x.Spent() - x.throttled }
 
-// errOverdue: a step has taken longer than its limit.
+// ErrOverdue says that a step has taken longer than its limit.
 var ErrOverdue = errors.New("not done")
 
 // pace decides how long to wait between looks.
