@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -75,7 +76,10 @@ func (v *budgetValue) Set(s string) error {
 	factor, is := strings.CutSuffix(s, "x")
 	if !is {
 		v.times = 0
-		return v.durationValue.Set(s)
+		if err := v.durationValue.Set(s); err != nil {
+			return kamino.WithHint(errors.New(err.Error()), "use a time, for instance 10m, or a factor of what the pool's canaries take, for instance 2x")
+		}
+		return nil
 	}
 	times, err := strconv.ParseFloat(factor, 64)
 	if err != nil || !(times >= 1 && times <= 100) {

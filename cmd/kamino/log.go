@@ -28,7 +28,7 @@ var levels = []struct {
 
 func parseLevel(name string) (slog.Level, error) {
 	for _, l := range levels {
-		if l.name == name {
+		if strings.EqualFold(l.name, name) {
 			return l.level, nil
 		}
 	}

@@ -402,7 +402,7 @@ func printRun(w io.Writer, p *poolstate.Plan) {
 		return
 	}
 	fmt.Fprintf(w, "Version:\t%s\n", p.Version)
-	if p.ExpectedSeconds > 0 {
+	if p.ExpectedSeconds > 0 && !p.Nothing {
 		fmt.Fprintf(w, "Expected:\t%s, donor away %s\n", seconds(p.ExpectedSeconds), seconds(p.ExpectedAwaySeconds))
 	}
 	if u := p.Unfinished; u != nil && u.Alive {
