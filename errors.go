@@ -29,7 +29,7 @@ var (
 	ErrConflict = errors.New("changed since it was read")
 	// ErrUnavailable: the other side did not answer, or answered that it could
 	// not. Whether the call took effect is not known: look.
-	ErrUnavailable = errors.New("no usable answer")
+	ErrUnavailable = errors.New("service unavailable")
 	// ErrForbidden: these credentials may not do this. Trying again is useless.
 	ErrForbidden = errors.New("not allowed")
 	// ErrUnsupported: this provider, pool or instance cannot do this, ever.

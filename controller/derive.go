@@ -289,7 +289,7 @@ func (d deriving) due(why string) {
 		d.ready(metav1.ConditionFalse, v1alpha1.ReasonBackOff, failed)
 		d.nextRun(d.w.hours.next(again))
 	case !d.w.turn:
-		d.ready(metav1.ConditionUnknown, v1alpha1.ReasonTurn, "waiting for the donors of other pools to be back; "+why)
+		d.ready(metav1.ConditionUnknown, v1alpha1.ReasonTurn, "waiting for the donors of other pools to return; "+why)
 	default:
 		d.ready(metav1.ConditionUnknown, v1alpha1.ReasonNeedsRun, why)
 		d.v.start = true

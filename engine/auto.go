@@ -291,7 +291,7 @@ func (t *donorLimit) wait(ctx context.Context, e *Engine, o poolstate.State) err
 	began := clock.Now()
 	var stuck time.Time
 	for {
-		why, err := "donors of this run's other pools to be back", error(nil)
+		why, err := "the donors of other pools to return (--max-unavailable-pools)", error(nil)
 		if t.enter(o.ID) {
 			if why, err = t.obstacle(ctx, e, o.ID); why == "" && err == nil {
 				return nil
@@ -310,7 +310,7 @@ func (t *donorLimit) wait(ctx context.Context, e *Engine, o poolstate.State) err
 			why = err.Error()
 		}
 		if !stuck.IsZero() && clock.Now().Sub(stuck) > turnLimit {
-			return kamino.WithHint(fmt.Errorf("no donor was taken: waited %s for %s", turnLimit, why),
+			return kamino.WithHint(fmt.Errorf("timed out after %s, waiting for %s", turnLimit, why),
 				"see --max-unavailable-pools and --max-not-ready; kamino restore gives back what interrupted runs left")
 		}
 		e.report(kamino.Event{Kind: kamino.EventWaiting, Step: "turn", Pool: o.Pool.Name, Percent: -1,

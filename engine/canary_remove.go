@@ -172,7 +172,7 @@ func (r *Run) lookNamed(ctx context.Context) (workflow.Next, error) {
 	}
 	i := kamino.IndexOf(o.Versions, r.opts.Version)
 	if i < 0 && r.runner.Spent() < kamino.GoneAfter {
-		return workflow.Wait("version " + r.opts.Version + ", which is not listed, to be listed or to be confirmed gone"), nil
+		return workflow.Wait("version " + r.opts.Version + " (not listed; confirming that it was deleted)"), nil
 	} else if i < 0 {
 		return workflow.Next{}, fmt.Errorf("version %s is gone: there is nothing to prove", r.opts.Version)
 	}

@@ -149,7 +149,7 @@ func (r *Run) lookMissing(ctx context.Context, id kamino.InstanceID) (workflow.N
 	now := r.engine.now()
 	first := r.back.missing.id != id
 	if !first && now.Sub(r.back.missing.since) < kamino.GoneAfter {
-		return workflow.Wait("the donor's instance, which is not found, to be found or to be confirmed gone"), nil
+		return workflow.Wait("the donor's instance (not found; confirming that it was deleted)"), nil
 	}
 	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
 	if err != nil {
@@ -165,7 +165,7 @@ func (r *Run) lookMissing(ctx context.Context, id kamino.InstanceID) (workflow.N
 		return workflow.Wait("the donor's instance, which its pool lists, to be found"), nil
 	case first:
 		r.back.missing = missing{id, now}
-		return workflow.Wait("the donor's instance, which is not found, to be found or to be confirmed gone"), nil
+		return workflow.Wait("the donor's instance (not found; confirming that it was deleted)"), nil
 	case r.donor.node.Ready && r.donor.node.RunsOn(id):
 		return workflow.Wait("the donor's instance, which is not found although its node is Ready"), nil
 	}

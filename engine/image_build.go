@@ -88,7 +88,7 @@ func (r *Run) absentVersion(ctx context.Context) (workflow.Next, error) {
 }
 
 func lateVersion(name string) string {
-	return "version " + name + ", which is not found, to be found or to be confirmed gone"
+	return "version " + name + " (not found; confirming that it was deleted)"
 }
 
 func (r *Run) createVersion(ctx context.Context) (workflow.Next, error) {

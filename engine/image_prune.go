@@ -94,7 +94,7 @@ func (r *Run) lookPrune(ctx context.Context) (workflow.Next, error) {
 	}
 	if missing := r.unlisted(versions); missing != "" && r.runner.Spent() < kamino.LookAge {
 		r.image.listedAt = time.Time{} // not to be looked at again
-		return workflow.Wait(missing + ", to be listed or to be confirmed gone"), nil
+		return workflow.Wait(missing + " (not listed; confirming that it was deleted)"), nil
 	}
 	versions = r.held.Lease.Ledger.Distrust(versions)
 	victims := slices.DeleteFunc(Prunable(versions, r.opts.History, keepWithdrawn, r.held.Lease.Ledger), func(v kamino.Artifact) bool { return slices.Contains(r.image.kept, v.Name) })

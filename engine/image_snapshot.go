@@ -42,7 +42,7 @@ func (r *Run) lookClean(ctx context.Context) (workflow.Next, error) {
 		return workflow.Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
 	}
 	if len(found) == 0 && r.image.reused != nil && !r.image.cleaning && r.runner.Spent() < kamino.LookAge {
-		return workflow.Wait("the snapshot of this run, which is not found, to be found or to be confirmed gone"), nil
+		return workflow.Wait("the snapshot of this run (not found; confirming that it was deleted)"), nil
 	} else if len(found) == 0 {
 		return workflow.Done("no snapshot is left"), nil
 	}

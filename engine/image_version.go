@@ -148,7 +148,7 @@ func (r *Run) todaysVersion(ctx context.Context, v kamino.Artifact) (workflow.Ne
 		return workflow.Wait("the failed version to be deleted"), nil
 	}
 	if wanted := v.Hidden() && v.Tags[kamino.TagProof] != "" && v.Tags[kamino.TagProof] != kamino.TagProofPassed; wanted && r.opts.Today == kamino.TodayOfAny && r.proof.mode == kamino.ProveNone {
-		if err := r.proveAs(ctx, kamino.ProveCanary, "version "+v.Name+" was made to be proved, and is"); err != nil {
+		if err := r.proveAs(ctx, kamino.ProveCanary, "version "+v.Name+" is proved, as requested when it was built"); err != nil {
 			return workflow.Next{}, err
 		}
 	}

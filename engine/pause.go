@@ -20,7 +20,7 @@ func (e *Engine) pauser() kamino.Examiner {
 // took and end. The reason is stored on the namespace kamino-system. Resume removes it.
 func (e *Engine) Pause(ctx context.Context, reason string) error {
 	if strings.TrimSpace(reason) == "" {
-		return kamino.WithHint(errors.New("no reason given"), "--reason TEXT tells others why no run begins")
+		return kamino.WithHint(errors.New("--reason is required"), "--reason TEXT is shown to everyone whose run is refused")
 	}
 	return e.setPaused(ctx, reason)
 }

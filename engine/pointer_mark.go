@@ -174,7 +174,7 @@ func (m versionMarks) look(r *Run, ctx context.Context) (workflow.Next, error) {
 		return m.write(ctx, r, v, versions, before)
 	}
 	if len(away) > 0 {
-		return workflow.Wait("version " + strings.Join(away, ", ") + ", which is not listed, to be found or to be confirmed gone"), nil
+		return workflow.Wait("version " + strings.Join(away, ", ") + " (not listed; confirming that it was deleted)"), nil
 	}
 	if !m.to.Points {
 		return workflow.Done("the versions are marked"), nil

@@ -99,7 +99,7 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 // nothing is changed. Another one is marked only. Repeated, it changes nothing; see Withdrawal.
 func (e *Engine) WithdrawVersion(ctx context.Context, opts kamino.WithdrawOptions) (Rollback, error) {
 	if strings.TrimSpace(opts.Reason) == "" {
-		return Rollback{}, kamino.WithHint(errors.New("no reason given"), "--reason TEXT is recorded on the version")
+		return Rollback{}, kamino.WithHint(errors.New("--reason is required"), "--reason TEXT is recorded on the version")
 	}
 	o, err := e.onePool(ctx, opts.Pool, opts.DryRun, nil)
 	if err != nil {

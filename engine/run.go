@@ -148,7 +148,7 @@ type hold struct {
 type holds struct{ list []hold }
 
 // adoptedHold is what a run holds that was taken over, before its steps have told more.
-var adoptedHold = hold{"what its former process had taken, possibly the donor", kamino.StepReturn}
+var adoptedHold = hold{"resources of its previous process, possibly the donor", kamino.StepReturn}
 
 // takes notes what a step takes once it has acted, or has found it done by the process that had the
 // run before.

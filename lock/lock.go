@@ -174,7 +174,7 @@ func HeldBy(l kamino.Lease) error {
 
 // HowToEnd is how to end a run that is at work, and when its lease is free for others.
 func HowToEnd(process string) string {
-	return fmt.Sprintf("to end it now: kamino pause --reason TEXT, or SIGTERM to process %s: it gives back what it took; if that process is gone or hangs and is killed, the next run, or kamino restore, takes the lease over once it has watched it for %s",
+	return fmt.Sprintf("to stop it: send SIGTERM to process %s, or run kamino pause --reason TEXT; if the process is gone: kamino restore, which takes over after %s",
 		cmp.Or(process, "unknown"), kamino.LeaseDuration)
 }
 

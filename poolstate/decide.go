@@ -43,7 +43,7 @@ func (o State) Decide(opts kamino.AutoOptions, now time.Time) PoolPlan {
 		n := o.Taken()[0]
 		mark, _ := n.Claimed(o.ID) // taken has read it
 		p.Action = DoFinish
-		p.because("unfinished", "run %s left node %s marked, and no run holds the pool", mark.Run, n.Name)
+		p.because("unfinished", "run %s is unfinished: node %s is still marked", mark.Run, n.Name)
 	case o.decideBuilding(&p, now), o.decideProof(&p, opts), o.decideFuture(&p, now):
 	default:
 		o.decideNeed(&p, opts, rules, now)
@@ -164,7 +164,7 @@ func (o State) decideProof(p *PoolPlan, opts kamino.AutoOptions) bool {
 	}
 	p.because("unproved", "version %s is hidden and not proved", v.Name)
 	if !o.decideStandIn(p, v) {
-		p.Hold("too-few-candidates", "no node represents the pool: its donor %s is not Ready", v.Tags[kamino.TagBuiltFrom])
+		p.Hold("too-few-candidates", "its donor %s is not Ready", v.Tags[kamino.TagBuiltFrom])
 	}
 	return true
 }
@@ -263,13 +263,13 @@ func (o State) decideModel(p *PoolPlan, good *kamino.Artifact, opts kamino.AutoO
 	if l := o.Lease.Ledger; !own && !l.Unwritten(o.Pool) && (l.Original != nil || good.Tags[kamino.TagRun] == "") {
 		why := "the image was set by someone else"
 		if l.Undone(o.Pool.Model.Image) {
-			why = "a run ended while it wrote the model, and somebody may have set the image back since"
+			why = "the image may have been set back after an interrupted write"
 		}
 		p.Hold("foreign-model", "%s; kamino rollback --pool %s --to %s replaces it", why, o.Pool.Name, good.Name)
 		return
 	}
 	if good.Tags[kamino.TagReceipt] == "" {
-		p.Hold("no-receipt", "version %s has no seal receipt; kamino rollback --pool %s --to %s uses it all the same", good.Name, o.Pool.Name, good.Name)
+		p.Hold("no-receipt", "version %s has no seal receipt; kamino rollback --pool %s --to %s uses it anyway", good.Name, o.Pool.Name, good.Name)
 		return
 	}
 	// Nothing has to be built for it.

@@ -41,7 +41,7 @@ func (o State) PassedOver(t Destination) []kamino.Artifact {
 // NoFallback tells what to do where no version can take the place of one that is bad.
 func (o State) NoFallback(err error) error {
 	if t := o.defaultTarget(); t.Version != nil && t.Version.Tags[kamino.TagReceipt] == "" {
-		return kamino.WithHint(err, "new nodes still boot from it; version %s has no seal receipt, and its disk may hold the identity and the secrets of node %s: kamino rollback --pool %s --to %[1]s uses it all the same",
+		return kamino.WithHint(err, "new nodes still boot from it; version %s has no seal receipt, and its disk may hold the identity and the secrets of node %s: kamino rollback --pool %s --to %[1]s uses it anyway",
 			t.Name(), cmp.Or(t.Version.Tags[kamino.TagBuiltFrom], "unknown"), o.Pool.Name)
 	}
 	return kamino.WithHint(err, "new nodes still boot from it; kamino rollback --pool %s --to original goes back to the model from before; --dry-run shows first which of your settings that needs", o.Pool.Name)

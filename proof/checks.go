@@ -33,19 +33,19 @@ type check struct {
 var checks = []check{
 	{"cloud", "the machine is made and runs", judgeCloud},
 	{"identity", "machine, host name, machine ID, SSH host keys and provider ID are its own", judgeIdentity},
-	{"apart", "its node registered with the taint of canaries, and out of load balancers", judgeApart},
+	{"apart", "its node registered with the canary taint, and is excluded from load balancers", judgeApart},
 	{"certificate", "its certificates are approved as those of other nodes", judgeCertificate},
 	{"ready", "its node is Ready within the boot budget", judgeReady},
 	{"boot", "it and each phase of it not slower than twice the median of earlier canaries and a quarter of the budget", judgeBoot},
-	{"stable", "Ready, with one start of the kubelet, for the whole time", judgeStable},
-	{"labels", "those that the kubelet of a sibling sets, and a sibling's taints", judgeLabels},
-	{"capacity", "that of a sibling, and the donor's versions", judgeCapacity},
+	{"stable", "the node stayed Ready, and kubelet started once", judgeStable},
+	{"labels", "the kubelet labels and the taints of a sibling", judgeLabels},
+	{"capacity", "the capacity of a sibling, and the donor's versions", judgeCapacity},
 	{"pressure", "no condition but Ready is True that is not on a sibling", judgePressure},
 	{"clock", "within a minute of those of other nodes", judgeClock},
-	{"images", "half of the images that the donor has cached", judgeImages},
+	{"images", "at least half of the donor's cached images", judgeImages},
 	{"daemonsets", "a Ready pod of each that selects the node", judgeDaemons},
 	{"report", "its agent reports, with the run's nonce and the packages of the sealed disk", judgeReport},
-	{"units", "no failed unit, and none that is started again more often than on earlier canaries", judgeUnits},
+	{"units", "no failed unit, and none that restarts more often than on earlier canaries", judgeUnits},
 	{"reboot", "none is pending", judgeReboot},
 	{"probe", "the operator's probe succeeds", judgeProbe},
 }
@@ -188,9 +188,9 @@ func judgeReady(s Observation, b Bounds) (kamino.Outcome, string) {
 	case s.Unheeded():
 		return kamino.ProofInconclusive, "its certificate is not approved, and no other is"
 	case s.Node.UID != "" && s.Owed():
-		return kamino.ProofInconclusive, fmt.Sprintf("node %s is not Ready within %s, and pods of DaemonSets wait there for images, or for what else others owe them%s", s.Node.Name, b.Boot, kamino.InBrackets(s.Node.NotReady))
+		return kamino.ProofInconclusive, fmt.Sprintf("node %s is not Ready within %s: pods of DaemonSets wait for an image, a Secret or a ConfigMap%s", s.Node.Name, b.Boot, kamino.InBrackets(s.Node.NotReady))
 	case s.dark():
-		return kamino.ProofInconclusive, fmt.Sprintf("no node is Ready within %s, and either no other kubelet reports, or most nodes of its zone are not Ready, or the cloud does not say that the machine runs", b.Boot)
+		return kamino.ProofInconclusive, fmt.Sprintf("no node is Ready within %s, and the image is not blamed: the control plane, the zone or the cloud's API appears to be down", b.Boot)
 	case s.Node.UID == "":
 		return kamino.ProofFailed, fmt.Sprintf("no node has registered within %s of the machine's start", b.Boot) + s.lastLines()
 	}

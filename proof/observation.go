@@ -166,7 +166,7 @@ func (s Observation) leaving() (kamino.Outcome, string) {
 	c := s.Canary
 	switch {
 	case !s.Gone.IsZero() && s.Now.Sub(s.Gone) < kamino.GoneAfter:
-		return kamino.ProofWaits, "the canary, which the cloud does not list, to be listed or to be confirmed gone"
+		return kamino.ProofWaits, "the canary (not listed; confirming that it was deleted)"
 	case !s.Gone.IsZero():
 		return kamino.ProofInconclusive, "the canary is gone from the cloud: somebody deleted it"
 	case c.State == kamino.Deleting:

@@ -214,7 +214,7 @@ func (x *Runner[R]) advance(ctx context.Context, s Step[R], p *pace[R], say func
 		return Next{}, &kamino.ThrottledError{After: left, Err: fmt.Errorf("%s: too many requests before", next.What)}
 	}
 	if p.tooSoon(what) {
-		return Wait("the effect of: " + next.What), nil
+		return Wait(next.What + ": waiting for the effect"), nil
 	}
 	again, err := x.Lock.Intend(ctx, s.Name, next, looked)
 	if err != nil {

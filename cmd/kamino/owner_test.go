@@ -72,7 +72,7 @@ func TestOwnerOfManyPools(t *testing.T) {
 func TestAutoUpdateTellsWhatWaits(t *testing.T) {
 	var out strings.Builder
 	autoReport{Pools: []engine.PoolResult{{Pool: "/s/a", Name: "a", Result: &engine.Result{Version: "2026.03.10", Waiting: true}}}}.table(&out, false)
-	for _, want := range []string{"\twaits to be promoted\n", "Waits:\tversion 2026.03.10 needs a decision: kamino promote --pool a --version 2026.03.10\n"} {
+	for _, want := range []string{"\twaits to be promoted\n", "Pending:\tversion 2026.03.10: kamino promote --pool a --version 2026.03.10\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%swant %q", out.String(), want)
 		}

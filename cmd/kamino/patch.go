@@ -101,7 +101,7 @@ func newPatchCommand(a *app) *cobra.Command {
 	c := &patchCommand{app: a, opts: kamino.PatchDefaults()}
 	cmd := &cobra.Command{
 		Use:   "patch (--pool POOL | --target-node NODE)",
-		Short: "Upgrade the packages of a few nodes, for the image to renew the others",
+		Short: "Upgrade the packages of one to three nodes, for the next image",
 		Long: `Upgrade the packages of one to three nodes of a pool, those that would be the
 best donors: protect and drain the node, upgrade by its own package manager,
 restart it if needed, examine it, and mark it as patched.
@@ -126,7 +126,7 @@ its disk the pool's image, and autoscaling replaces the other nodes over time.`,
 	f.Var(&c.drainTimeout, "drain-timeout", "time limit for the whole drain; 0 means nine grace periods")
 	f.BoolVar(&c.opts.Force, "force", false, "delete pods that have no controller and, once the drain times out, pods protected by a PodDisruptionBudget")
 	f.BoolVar(&c.opts.AllowSpot, "allow-spot", false, "allow a spot instance")
-	f.Var(&c.autoscale, "autoscaler-settle", "time for cluster-autoscaler to notice the node's protection; 0 where no cluster-autoscaler runs")
+	f.Var(&c.autoscale, "autoscaler-settle", "how long to wait after the node was protected from cluster-autoscaler; 0 where none runs")
 	f.StringVar(&c.maxAway, "max-unavailable-pools", "1", "maximum number of donors away in the cluster at the same time, or all")
 	f.IntVar(&c.opts.MaxNotReady, "max-not-ready", c.opts.MaxNotReady, "take no node while more than this many other nodes are NotReady")
 	a.addGallery(f)

@@ -100,7 +100,7 @@ func newPromoteCommand(a *app) *cobra.Command {
 	c := &pointCommand{app: a, done: "Promoted"}
 	cmd := &cobra.Command{
 		Use:   "promote --pool POOL [--version VERSION] [--prove canary]",
-		Short: "Make a hidden version what the pool's next node boots from",
+		Short: "Promote a version: new nodes of the pool boot from it",
 		Long: `Make a hidden version the one that the pool's next node boots from: without
 --version the newest that passed its proof and waits, as with --promote manual; with
 it also one that was never proved. A withdrawn version can be used again with kamino
@@ -128,7 +128,7 @@ same way. It has no seal receipt, which --accept-unsealed accepts.`,
 	c.add(cmd, "the version; default the newest that passed and waits")
 	f := cmd.Flags()
 	f.BoolVar(&c.promote.AdoptModel, "adopt-model", false, "replace an image that someone else has set in the model")
-	f.StringVar((*string)(&c.promote.ImageReference), "image-reference", "", "version: the model names the version, for pools whose updates have the same option; default on Azure the pool's image definition, which the model then names for good, unless new nodes were seen not to follow it")
+	f.StringVar((*string)(&c.promote.ImageReference), "image-reference", "", "version: the model names the version, for pools whose updates have the same option; default on Azure the pool's image definition, unless new nodes were seen not to follow it")
 	c.prove.addNamed(f, kamino.Defaults().Proof)
 	f.BoolVar(&c.promote.AcceptUnsealed, "accept-unsealed", false, "accept a version without a seal receipt: every node made of it may have the identity (machine ID, host keys, certificates) and the secrets of the machine that it was made of, and no proof finds all of them")
 	return cmd

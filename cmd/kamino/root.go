@@ -85,7 +85,7 @@ Exit codes:
   3    refused, or another run holds the pool; the donor was not touched
   4    the version failed its proof and is withdrawn; the pool's image is as before
   5    the proof is inconclusive: the version stays hidden, and the next run proves it
-  130  ended at once by a second signal; the message says what is left
+  130  aborted by a second signal; the message lists what was left behind
 
 The first SIGINT, SIGTERM or SIGHUP ends a run in order: the donor is given back
 before the process ends, with exit code 1. A run whose output is closed

@@ -158,7 +158,7 @@ func TestSignalsInJSONLog(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	last := records(t, out.String())
-	if diff := cmp.Diff(record{"ERROR", "ended at once by a second signal", []string{"kamino restore"}, []string{"pool p: the donor off"}}, last); diff != "" {
+	if diff := cmp.Diff(record{"ERROR", "aborted by a second signal", []string{"kamino restore"}, []string{"pool p: the donor off"}}, last); diff != "" {
 		t.Error(diff)
 	}
 	if n := strings.Count(out.String(), "\n"); n != 2 {

@@ -65,7 +65,7 @@ func (a *app) obey(ctx context.Context, signals <-chan os.Signal, cancel func())
 			break
 		}
 	}
-	a.complain("ended at once by a second signal", a.left.lines(), []string{"kamino restore"})
+	a.complain("aborted by a second signal", a.left.lines(), []string{"kamino restore"})
 	a.exit(exitAbandoned)
 }
 

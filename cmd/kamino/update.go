@@ -36,16 +36,16 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.IntVar(&o.NewNodes, "new-updated-nodes", o.NewNodes, "how many instances to add at the end, made from the new image")
 	f.IntVar(&o.History, "max-history", o.History, "how many promoted image versions to keep, at least 2")
 	f.IntVar(&o.Replicas, "replicas", o.Replicas, "number of replicas of the image version in the pool's region")
-	f.Var(&r.grace, "grace-period", "minimum grace period for each pod of the donor to terminate, a plain number is in seconds; a pod with a longer one of its own gets that, up to --drain-timeout; -1 means each pod's own")
+	f.Var(&r.grace, "grace-period", "minimum termination grace period of each pod, for example 5m or 300 (seconds); a pod's own longer period is honored up to --drain-timeout; -1 uses each pod's own")
 	f.Var(&r.drainTimeout, "drain-timeout", "time limit for the whole drain; 0 means nine grace periods")
 	f.BoolVar(&o.Force, "force", false, "delete pods that have no controller and, once the drain times out, pods protected by a PodDisruptionBudget")
-	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image, in this run: pointer (also: definition), the pool's image definition or on AWS a parameter, which the model then names for good, or version (default pointer, unless new nodes were seen not to follow it)")
+	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image, in this run: pointer (also: definition), the pool's image definition or on AWS a parameter, or version (default pointer, unless new nodes were seen not to follow it)")
 	f.BoolVar(&r.again, "again", false, "make another image version even if there is already one of today; it is named YYYY.MM.DDNN")
 	f.BoolVar(&o.AllowSpot, "allow-spot", false, "allow a spot instance as donor; the cloud may evict it meanwhile, and those of AWS cannot be stopped")
 	f.StringArrayVar(&r.labels, "require-label", nil, "use only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
 	f.StringVar(&r.policy, "seal-policy", "", "`file` with what may stay on the donor's disk besides what Kamino knows (docs/agent.md) (default: the text in $SEAL_POLICY)")
 	r.prove.add(f, r.opts.Proof)
-	f.Var(&r.settle, "autoscaler-settle", "time for cluster-autoscaler to notice the donor's protection: two of its scan intervals; 0 where no cluster-autoscaler runs")
+	f.Var(&r.settle, "autoscaler-settle", "how long to wait after the donor was protected from cluster-autoscaler: two of its scan intervals; 0 where none runs")
 	a.addGallery(f)
 	f.StringArrayVar(&a.global.KeepExtension, "keep-extension", nil, "publisher/type of an extension that stays in the model; * matches any text; may be repeated")
 }
@@ -137,9 +137,8 @@ func newUpdateCommand(a *app) *cobra.Command {
 		Long: `Make new nodes of a pool like this node: drain it, seal its disk, switch it off,
 snapshot the disk, bring the node back, build an image version from the
 snapshot and point the pool's model at it. A run that an ended process left is
-found and finished. With a version of today of this node already there, nothing
-is done; with one of another node, or one that was withdrawn, --again makes
-another.`,
+found and finished. If today's version was built from this node already, nothing
+is done. If it was built from another node, or withdrawn, --again builds another.`,
 		Example: `  kamino update --target-node k8s-pool1-12345678-vmss000000 --dry-run
   kamino update --target-node k8s-pool1-12345678-vmss000000 --new-updated-nodes 1
   kamino update --target-node k8s-pool1-12345678-vmss000001 --again`,
@@ -267,7 +266,7 @@ func (r updateReport) table(w io.Writer) {
 	case r.Adopted && r.AwaySeconds == 0:
 		away = "unknown (the previous process of this run recorded no time)"
 	case r.AwaySeconds == 0:
-		away = "not at all: the run continued with what an earlier one had made"
+		away = "0s (an earlier snapshot or version was used)"
 	}
 	fmt.Fprintf(w, "Donor away:\t%s\n", away)
 	fmt.Fprintf(w, "Version:\t%s\n", r.Version)
@@ -319,7 +318,7 @@ func printProved(w io.Writer, p *kamino.Proved) {
 
 // printWaits says what a version waits for.
 func printWaits(w io.Writer, pool kamino.PoolID, version string) {
-	fmt.Fprintf(w, "Waits:\tversion %s needs a decision: %s\n", version, poolstate.HowToPromote(pool.Name(), version))
+	fmt.Fprintf(w, "Pending:\tversion %s: %s\n", version, poolstate.HowToPromote(pool.Name(), version))
 }
 
 // owner prints what is left to whoever writes the model.
