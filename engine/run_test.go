@@ -30,8 +30,8 @@ func TestHolds(t *testing.T) {
 		"being given back":        {deeds: deeds{"+" + kamino.StepUnseal}, want: []string{"a node that is being given back"}},
 		"built":                   {deeds: deeds{"+" + kamino.StepLock, "+" + kamino.StepSnapshot, "+" + kamino.StepImage, "=" + kamino.StepImage, "=" + kamino.StepClean}, want: []string{"the lease"}},
 		"failed to build":         {deeds: deeds{"+" + kamino.StepImage, "=" + kamino.StepFailedVersion}},
-		"adopted":                 {deeds: deeds{"=" + kamino.StepLock}, adopted: true, want: []string{"the lease", "resources of its previous process, possibly the donor"}},
-		"adopted, its donor off":  {deeds: deeds{"=" + kamino.StepLock, "=" + kamino.StepStop}, adopted: true, want: []string{"the donor off", "the lease", "resources of its previous process, possibly the donor"}},
+		"adopted":                 {deeds: deeds{"=" + kamino.StepLock}, adopted: true, want: []string{"resources of its previous process, possibly the donor", "the lease"}},
+		"adopted, its donor off":  {deeds: deeds{"=" + kamino.StepLock, "=" + kamino.StepStop}, adopted: true, want: []string{"resources of its previous process, possibly the donor", "the donor off", "the lease"}},
 		"adopted, its donor back": {deeds: deeds{"=" + kamino.StepLock, "-" + kamino.StepReturn}, adopted: true, want: []string{"the lease"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -100,7 +100,7 @@ func TestBadInput(t *testing.T) {
 		{name: "unknown donor of a plan", args: []string{"update", "--target-node", "nope", "--dry-run"}, want: []string{"node nope refused", "kubectl get nodes"}, code: exitRefused},
 		{name: "a pool without its flag", args: []string{"plan", pool1}, want: []string{"unexpected argument", "--pool " + pool1}},
 		{name: "a run that is at work", args: []string{"update", "--target-node", "n2"}, world: held,
-			want: []string{"r9", "SIGTERM to process host/77", "kamino pause --reason", "for 1m0s"}, code: exitRefused},
+			want: []string{"r9", "SIGTERM to process host/77", "kamino pause --reason", "after 1m0s"}, code: exitRefused},
 		{name: "donor that this runs on", args: []string{"update", "--target-node", "n2"},
 			world: func(w *fakeWorld) { w.env["NODE_ID"] = "n2" }, want: []string{"NODE_ID", `"n2"`, "choose another node"}, code: exitRefused},
 		{name: "a version without its flag", args: append([]string{"withdraw", "--reason", "r", "2026.11.10"}, pool...), want: []string{`"2026.11.10"`, "if that is a version: --version 2026.11.10;"}},
