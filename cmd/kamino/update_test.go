@@ -14,7 +14,7 @@ func TestUpdateTellsWhatComesNext(t *testing.T) {
 	proved := &kamino.Proved{By: kamino.ProveCanary, Node: "kamino-12345678", ReadySeconds: 43, Checks: 14}
 	for want, r := range map[string]engine.Result{
 		"Proved:\tby canary kamino-12345678, Ready in 43s; 14 checks passed\nNext node:\tboots from 2026.11.22\n": {Proof: proved, Next: "2026.11.22"},
-		"passed\nPending:\tversion 2026.11.22: kamino promote --pool a --version 2026.11.22\n":     {Proof: proved, Waiting: true},
+		"passed\nPending:\tversion 2026.11.22: kamino promote --pool a --version 2026.11.22\n":                    {Proof: proved, Waiting: true},
 	} {
 		r.Pool, r.Version, r.Changed = "/s/a", "2026.11.22", true
 		var out strings.Builder
