@@ -136,7 +136,7 @@ func (e *Engine) unjudged(ctx context.Context, o poolstate.State) error {
 func (e *Engine) underLease(ctx context.Context, pool kamino.Pool, steps []Step, note func(*kamino.Lease)) error {
 	r := e.newRun(kamino.Defaults())
 	r.pool = pool
-	lock := Step{Name: kamino.StepLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute}
+	lock := Step{Name: kamino.StepLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute, Shown: leaseDuration}
 	err := r.exec(ctx, append([]Step{lock}, steps...))
 	if r.held.Lease != nil && !errors.Is(err, kamino.ErrLeaseLost) {
 		err = errors.Join(err, r.release(context.WithoutCancel(ctx), note))

@@ -8,24 +8,14 @@ import (
 	"kamino.dev/kamino"
 )
 
-// oneLease is a cluster of which only a lease and a node can be read, and the lease written.
-type oneLease struct {
+// oneNode is a cluster of which only a node can be read.
+type oneNode struct {
 	kamino.Cluster
-	lease  kamino.Lease
-	n      int // writes
 	node   kamino.Node
-	looked int // reads of the node
+	looked int // how often it was read
 }
 
-func (c *oneLease) Lease(context.Context, kamino.PoolID) (kamino.Lease, error) { return c.lease, nil }
-
-func (c *oneLease) SetLease(_ context.Context, l kamino.Lease) (kamino.Lease, error) {
-	c.n++
-	c.lease = l
-	return l, nil
-}
-
-func (c *oneLease) Node(context.Context, string) (kamino.Node, error) {
+func (c *oneNode) Node(context.Context, string) (kamino.Node, error) {
 	c.looked++
 	return c.node, nil
 }
@@ -37,8 +27,6 @@ type stoppedClock struct {
 }
 
 func (c *stoppedClock) Now() time.Time { return c.now }
-
-func (c *stoppedClock) Sleep(context.Context, time.Duration) error { return nil }
 
 // TestDonorView: what was read is read again when it is old, and the donor is lost with its machine
 // or its mark.
@@ -58,7 +46,7 @@ func TestDonorView(t *testing.T) {
 		"no mark of kamino's": {node: kamino.Node{SystemUUID: vm, Annotations: map[string]string{kamino.AnnotationRun: "?"}}, lost: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster, clock := &oneLease{node: tt.node}, &stoppedClock{now: time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
+			cluster, clock := &oneNode{node: tt.node}, &stoppedClock{now: time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
 			v := donorView{engine: &Engine{Cluster: cluster, Clock: clock}, instance: kamino.Instance{VMID: vm}}
 			if _, _, err := v.readNode(t.Context(), "r"); (err != nil) != tt.lost {
 				t.Fatal(err)

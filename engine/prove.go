@@ -108,7 +108,7 @@ func ProvePipeline() []Step {
 		{Name: kamino.StepValidate, Does: "check that a canary of the pool can be created",
 			Look: (*Run).lookProvable, Limit: 30 * time.Second},
 		{Name: kamino.StepLock, Does: "take the pool's lease", Back: "released",
-			Look: (*Run).lookFreeLock, Limit: 5 * time.Minute, Takes: "the lease"},
+			Look: (*Run).lookFreeLock, Limit: 5 * time.Minute, Shown: leaseDuration, Takes: "the lease"},
 		{Name: kamino.StepVersion, Does: "read the version", Look: (*Run).lookNamed, Patient: true},
 		{Name: kamino.StepLaunch, Does: "start one instance from the version beside the pool", Back: "removed",
 			Look: (*Run).lookLaunch, Patient: true, Plan: (*Run).planLaunch, Takes: "the canary", Until: kamino.StepRetire},

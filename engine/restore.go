@@ -328,7 +328,7 @@ func (r *Run) survey(ctx context.Context, p leftPool) ([]poolstate.Leftover, err
 func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 	r.held.GivingBack = true
 	err = r.exec(ctx, []Step{
-		{Name: kamino.StepLock, Does: "take the pool's lease", Look: (*Run).lookLock, Limit: 5 * time.Minute},
+		{Name: kamino.StepLock, Does: "take the pool's lease", Look: (*Run).lookLock, Limit: 5 * time.Minute, Shown: leaseDuration},
 		{Name: kamino.StepRecover, Does: "give back the nodes that runs took", Look: (*Run).lookLeft, Limit: 2 * time.Hour},
 	})
 	if err == nil && !r.back.poolGone {

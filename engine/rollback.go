@@ -235,7 +235,7 @@ func (e *Engine) repoint(ctx context.Context, o poolstate.State, t poolstate.Des
 	m := newVersionMarks(plan, t, o)
 	steps := []Step{
 		{Name: kamino.StepConnect, Does: "check that the credentials work", Look: (*Run).lookConnect},
-		{Name: kamino.StepLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute},
+		{Name: kamino.StepLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute, Shown: leaseDuration},
 		{Name: kamino.StepModel, Does: "point the pool's model at the target, in one write", Patient: true,
 			Look: func(r *Run, ctx context.Context) (workflow.Next, error) { return r.lookTarget(ctx, t, m, stray) }},
 		{Name: kamino.StepMark, Does: "mark versions as good or bad", Patient: true, Limit: m.limit(), Look: m.look},

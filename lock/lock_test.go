@@ -136,13 +136,11 @@ func TestLostTo(t *testing.T) {
 	}
 }
 
-// oneLease is a cluster of which only a lease and a node can be read, and the lease written.
+// oneLease is a cluster of which only a lease can be read and written.
 type oneLease struct {
 	kamino.Cluster
-	lease  kamino.Lease
-	n      int // writes
-	node   kamino.Node
-	looked int // reads of the node
+	lease kamino.Lease
+	n     int // writes
 }
 
 func (c *oneLease) Lease(context.Context, kamino.PoolID) (kamino.Lease, error) { return c.lease, nil }
@@ -151,11 +149,6 @@ func (c *oneLease) SetLease(_ context.Context, l kamino.Lease) (kamino.Lease, er
 	c.n++
 	c.lease = l
 	return l, nil
-}
-
-func (c *oneLease) Node(context.Context, string) (kamino.Node, error) {
-	c.looked++
-	return c.node, nil
 }
 
 // stoppedClock stands still until it is set.
