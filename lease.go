@@ -125,8 +125,13 @@ type Ledger struct {
 	Baked []Baked `json:"baked,omitempty"`
 }
 
-// Withdrawal is what took a pool's next image back, a rollback to a version that nobody named
-// included, and what new nodes boot from since.
+// Withdrawal is the last time that a pool's next image was taken back, by a withdrawal or by a
+// rollback without --to. While new nodes boot from To, nobody has chosen that version: it was only
+// the next good one. So the same command, repeated by a script or a Job after a lost reply, is
+// recognized and does not go one version further back. A time limit would miss a Job with a long
+// back-off and block a person who finds the next version bad after five minutes; the reason alone
+// would miss a script that puts the time into it. A promotion, or a rollback to a named version,
+// ends this state.
 type Withdrawal struct {
 	Version string `json:"version"`
 	To      string `json:"to"`

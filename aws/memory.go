@@ -12,8 +12,12 @@ import (
 	"kamino.dev/kamino"
 )
 
-// once answers a read from what was read in this look of the engine, and makes it outside of one. A
-// plan looks at several pools side by side: who asks for what another reads waits for it.
+// once returns the value that was read under the same key in this look of the engine, or reads it.
+// Outside of a look it always reads. Concurrent callers of one key share one read: a plan looks at
+// several pools in parallel.
+//
+// The cache belongs to a look and not to a time: even a cache of one second would answer an act's
+// verification with what its look read. The context of an act has no cache.
 func once[T any](ctx context.Context, key string, read func() (T, error)) (T, error) {
 	seen := kamino.Seen(ctx)
 	if seen == nil {

@@ -25,10 +25,14 @@ func (c *clients) ask(ctx context.Context, link string, into any) error {
 	return err
 }
 
-// lockedBy is an error where a management lock at or above a resource group keeps
-// a run from deleting its snapshot, or from writing at all
+// lockedBy returns ErrForbidden if a management lock at or above a resource group (CanNotDelete or
+// ReadOnly) keeps a run from deleting its snapshot, or from writing at all
 // (https://learn.microsoft.com/azure/azure-resource-manager/management/lock-resources;
 // that $filter=atScope() shows locks of the subscription is unverified).
+//
+// CanNotDelete is refused although a run could build its image: each run would leave a snapshot,
+// whose name blocks the next day's run. Whoever locks a group wants to be asked before something in
+// it is deleted. A lock on one image version is no obstacle: the step prune skips that version.
 func (p *Provider) lockedBy(ctx context.Context, c *clients, scope string) error {
 	var body struct {
 		Value []struct {

@@ -20,9 +20,9 @@ import (
 	"github.com/nicholas-fedor/shoutrrr/pkg/types"
 )
 
-// services are those of shoutrrr that execute no templates: with one that does (generic, smtp), or
-// with its router, which names all, the linker keeps each method of each type of the clouds' SDKs,
-// 13 MB (docs/notes/0035). The generic one is ours.
+// services are the services of shoutrrr that execute no templates. With one that does (generic, smtp),
+// or with shoutrrr's router, the linker keeps each method of each type of the clouds' SDKs: 13 MB
+// (docs/notes/0016-what-a-release-is-made-of.md). The service generic is Kamino's own.
 var services = map[string]func() types.Service{
 	"discord":    func() types.Service { return &discord.Service{} },
 	"googlechat": func() types.Service { return &googlechat.Service{} },

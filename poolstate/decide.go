@@ -317,9 +317,18 @@ type NewNode struct {
 	Late            bool
 }
 
-// lost says whether an instance that is gone was late all the same: whoever replaces nodes that do
-// not come up, as a group with health checks does, may be faster than the budget
-// (docs/notes/0038-newborns-that-are-replaced.md).
+// lost reports whether an instance that is gone counts as late: it was no spot instance, and it ran
+// for long enough (half the budget, and one and a half times the pool's usual boot).
+//
+// Not every instance that is gone counts: a scale-in of nodes that boot, or a wave of spot evictions,
+// would withdraw a good image for good. But an Auto Scaling group replaces an instance whose status
+// checks fail (https://docs.aws.amazon.com/autoscaling/ec2/userguide/health-checks-overview.html;
+// after how many minutes is unverified), as do instance repair on Azure and people, so each clone of
+// a bad image may be gone before its budget ends. A node of a good image is Ready long before half
+// the budget. The reason is not asked of the cloud: DescribeScalingActivities gives English
+// sentences and needs one more right, and Azure's activity log has no entry for each instance.
+// Clones that are replaced within the first half of the budget, and pools of spot instances, cannot
+// be judged; the watch warns of them.
 func (n NewNode) lost(long time.Duration) bool {
 	return !kamino.Spot(n.Refusals) && !n.on.IsZero() && n.ran.Sub(n.on) >= long
 }

@@ -50,8 +50,10 @@ type Offer struct {
 	Hash       string `json:"hash"`
 }
 
-// Trial counts the trials of a document that have no end yet. A trial is counted before it begins:
-// one that ends the machine leaves nothing else.
+// Trial counts the trials of a document that have no end yet. A trial is counted before it begins,
+// because a document may end the machine. The agent cannot know why it was asked to stop: by a
+// person, or because the document made the machine restart. So two deaths refuse a document, an
+// orderly stop counts as nothing, and ten trials without an end are the limit.
 type Trial struct {
 	Hash  string `json:"hash"`
 	Begun int    `json:"begun"`

@@ -48,8 +48,10 @@ type NodeConfig struct {
 	// Generation grows with every change; a running node ignores a document that is not newer than
 	// its own.
 	Generation int64 `yaml:"generation"`
-	// Share is the percentage of nodes that take this generation now; nil: all. It is not a part of
-	// what the document configures, so it can be raised without a new generation.
+	// Share is the percentage of running nodes that take this generation now; nil: all. It is not a
+	// part of what the document configures, so it can be raised without a new generation. Only the
+	// operator raises it: a controller that stops by itself would need an API server, which a bad
+	// configuration may take away, and waves by time would reach all nodes while nobody looks.
 	Share      *int       `yaml:"share,omitempty"`
 	Cluster    Cluster    `yaml:"cluster,omitempty"`
 	Join       Join       `yaml:"join"`

@@ -254,6 +254,49 @@ func TestDocsWords(t *testing.T) {
 	}
 }
 
+// TestDocsLinks: each relative link of a page leads to a file, and its fragment to a heading there.
+func TestDocsLinks(t *testing.T) {
+	var pages []string
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/notes/*.md", "../../charts/*/README.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	link, heading := regexp.MustCompile(`\]\(([^)# ]*)(?:#([^) ]+))?\)`), regexp.MustCompile(`(?m)^#+ (.+)$`)
+	dropped, tried := regexp.MustCompile(`[^\p{L}\p{N} _-]`), 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], ":") {
+				continue
+			}
+			tried++
+			target := page
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(page), m[1])
+			}
+			there, err := os.ReadFile(target)
+			if info, statErr := os.Stat(target); err != nil && (statErr != nil || !info.IsDir()) {
+				t.Errorf("%s: %s: %v", page, m[0], err)
+				continue
+			}
+			if m[2] != "" && !slices.ContainsFunc(heading.FindAllStringSubmatch(string(there), -1), func(h []string) bool {
+				return strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-") == m[2] // as GitHub makes them
+			}) {
+				t.Errorf("%s: %s: no such heading", page, m[0])
+			}
+		}
+	}
+	if tried < 100 {
+		t.Errorf("only %d links were found", tried)
+	}
+}
+
 // TestReadmeInstall: what the README tells to type in production stands in docs/install.md too, of
 // which the lab types each command (TestInstall).
 func TestReadmeInstall(t *testing.T) {

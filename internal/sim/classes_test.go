@@ -9,7 +9,8 @@ import (
 
 // classes are the kinds of harm that came from outside: what plays each, in both worlds where it is
 // of the dictionary, and the defects that bring it back. TestDefects sees that each defect is
-// caught. Note 0026 says why forged marks of other machines are in this world only.
+// caught. Forged marks of other machines are in this world only: a pure function judges them before
+// anything is called, and an API server stores them like any annotation.
 var classes = []struct {
 	what    string
 	faults  []worlds.Fault
