@@ -133,11 +133,14 @@ func (e *Engine) unjudged(ctx context.Context, o poolstate.State) error {
 }
 
 // underLease takes the lease of a pool that nobody holds, does the steps, and frees it with a note.
-func (e *Engine) underLease(ctx context.Context, pool kamino.Pool, steps []Step, note func(*kamino.Lease)) error {
+func (e *Engine) underLease(ctx context.Context, pool kamino.Pool, steps func(*Run) []Step, note func(*kamino.Lease)) error {
 	r := e.newRun(kamino.Defaults())
 	r.pool = pool
-	lock := Step{Name: kamino.StepLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute, Shown: leaseDuration}
-	err := r.exec(ctx, append([]Step{lock}, steps...))
+	all := []Step{lockStep(takeTheLease, r.lookFreeLock)}
+	if steps != nil {
+		all = append(all, steps(r)...)
+	}
+	err := r.exec(ctx, all)
 	if r.held.Lease != nil && !errors.Is(err, kamino.ErrLeaseLost) {
 		err = errors.Join(err, r.release(context.WithoutCancel(ctx), note))
 	}

@@ -156,7 +156,9 @@ func (r *Run) listCanaries(ctx context.Context) ([]kamino.Canary, error) {
 
 // retireLeft removes the canary, or its Node object, that the proof before could not.
 func (e *Engine) retireLeft(ctx context.Context, o poolstate.State) error {
-	return e.underLease(ctx, o.Pool, []Step{{Name: kamino.StepRetire, Does: "remove canaries", When: (*Run).makesCanaries, Look: (*Run).lookRetire, Patient: true}}, nil)
+	return e.underLease(ctx, o.Pool, func(r *Run) []Step {
+		return []Step{{Name: kamino.StepRetire, Does: "remove canaries", When: r.makesCanaries, Look: r.lookRetire, Patient: true}}
+	}, nil)
 }
 
 // lookProvable makes sure that the version which a person named can be proved beside the pool.

@@ -356,7 +356,7 @@ func (r *Run) giveBackNode(ctx context.Context, n kamino.Node, mark kamino.Mark)
 	other.back.work = mark.Work
 	other.back.forgotten = mark.Forgotten
 	other.donor.node, other.donor.instance = n, kamino.Instance{ID: mark.Instance, VMID: n.VMOf(mark, *r.held.Lease), Pool: mark.Pool}
-	err := other.exec(ctx, restitution())
+	err := other.exec(ctx, restitution(other))
 	r.back.missing = other.back.missing
 	if err == nil {
 		r.back.returned = append(r.back.returned, mark.Run)

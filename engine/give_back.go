@@ -80,9 +80,9 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		r.warn(ctx, r.donor.node, kamino.EventRunFailed, "run "+r.held.Run+" failed, and gives back what it took: "+cause.Error(), cause)
 	}
 	failed := r.giveBack(ctx, cause)
-	left := r.exec(ctx, canaryBack())
+	left := r.exec(ctx, canaryBack(r))
 	if failed == nil && !interrupted && r.work() == "" {
-		failed = r.exec(ctx, leftovers())
+		failed = r.exec(ctx, leftovers(r))
 	}
 	failed = errors.Join(failed, left)
 	if failed != nil {
@@ -108,7 +108,7 @@ func (r *Run) giveBack(ctx context.Context, cause error) error {
 	if errors.As(cause, &s) && (s.Step == kamino.StepStart || s.Step == kamino.StepReturn) && errors.Is(cause, workflow.ErrOverdue) {
 		return errors.New("the donor did not come back in time")
 	}
-	return r.exec(ctx, restitution())
+	return r.exec(ctx, restitution(r))
 }
 
 // startForgotten starts the donor of a run whose lease another run holds that does not know of it,
@@ -123,7 +123,7 @@ func (r *Run) startForgotten(ctx context.Context) error {
 	}
 	r.held.Before, r.held.Lease = rec, nil
 	return errors.Join(removed, r.exec(context.WithoutCancel(ctx), []Step{{Name: kamino.StepStayOn, Does: "start the machine of this run, of which the run that holds the lease does not know",
-		Look: (*Run).lookForgotten, Limit: returnLimit, Stubborn: true}}))
+		Look: r.lookForgotten, Limit: returnLimit, Stubborn: true}}))
 }
 
 // lookForgotten starts a machine, and watches it for a while: one that is sealed switches itself
@@ -145,12 +145,12 @@ func (r *Run) lookForgotten(ctx context.Context) (workflow.Next, error) {
 // marks of a run whose lease went back in time: they may have come back with it.
 func (r *Run) stayedOn(ctx context.Context) error {
 	if !r.held.Remade.IsZero() && r.donor.node.Name != "" && !r.held.GivingBack {
-		if err := r.exec(ctx, []Step{{Name: kamino.StepReturn, Does: "remove the block and the protection if they came back", Look: (*Run).lookReturn, Limit: returnLimit, Stubborn: true}}); err != nil {
+		if err := r.exec(ctx, []Step{{Name: kamino.StepReturn, Does: "remove the block and the protection if they came back", Look: r.lookReturn, Limit: returnLimit, Stubborn: true}}); err != nil {
 			return err
 		}
 	}
 	if r.held.Before.Instance == "" {
 		return nil
 	}
-	return r.exec(ctx, stayOn())
+	return r.exec(ctx, stayOn(r))
 }

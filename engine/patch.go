@@ -141,7 +141,7 @@ func (e *Engine) patchOne(ctx context.Context, opts kamino.PatchOptions, name st
 	run := opts.Options
 	run.Donor, run.Patch, run.PendingReboot, run.RequireLabels = name, &opts.Order, nil, nil
 	r := e.newRun(run)
-	err := r.exec(ctx, PatchPipeline())
+	err := r.exec(ctx, patchSteps(r))
 	if err != nil {
 		r.held.Regain(ctx)
 	}

@@ -65,7 +65,7 @@ func (e *Engine) planRun(ctx context.Context, opts kamino.Options, lease *kamino
 	if len(r.plan.Refusals) > 0 {
 		return r.plan, nil
 	}
-	for _, s := range Pipeline() {
+	for _, s := range updateSteps(r) {
 		r.plan.Steps = append(r.plan.Steps, r.planStep(s))
 	}
 	byHand := !r.promotes()
@@ -92,14 +92,14 @@ func (r *Run) planProbe(ctx context.Context) error {
 }
 
 func (r *Run) planStep(s Step) poolstate.PlannedStep {
-	if s.When != nil && !s.When(r) {
+	if s.When != nil && !s.When() {
 		return poolstate.PlannedStep{Name: s.Name, Would: "not needed", Skip: true}
 	}
 	would := s.Does
 	if peeked, ok := r.peeked[s.Name]; ok {
 		would = peeked
 	} else if s.Plan != nil {
-		would = s.Plan(r)
+		would = s.Plan()
 	}
 	return poolstate.PlannedStep{Name: s.Name, Would: would}
 }
@@ -118,11 +118,11 @@ func stepRefused(refusals []kamino.Refusal) bool {
 // peek looks as the peekable steps do: a look only reads. What stands in the way of one is a
 // refusal of the plan.
 func (r *Run) peek(ctx context.Context) error {
-	for _, s := range Pipeline() {
-		if !slices.Contains(peekable, s.Name) || s.When != nil && !s.When(r) {
+	for _, s := range updateSteps(r) {
+		if !slices.Contains(peekable, s.Name) || s.When != nil && !s.When() {
 			continue
 		}
-		next, err := s.Look(r, ctx)
+		next, err := s.Look(ctx)
 		if err != nil && !kamino.Refusing(err) {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		} else if err != nil {

@@ -138,7 +138,7 @@ func (m versionMarks) order() []string {
 
 // look marks one version at a time. One that cannot be marked is passed over, except where the
 // marks are what is rolled back.
-func (m versionMarks) look(r *Run, ctx context.Context) (workflow.Next, error) {
+func (m versionMarks) look(ctx context.Context, r *Run) (workflow.Next, error) {
 	versions, err := r.versions(ctx)
 	if err != nil {
 		return workflow.Next{}, err

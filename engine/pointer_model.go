@@ -402,5 +402,5 @@ func (e *Engine) bootable(ctx context.Context, o poolstate.State, t poolstate.De
 	r := e.newRun(t.Options())
 	r.pool = o.Pool
 	return r.exec(ctx, []Step{{Name: kamino.StepVersion, Does: "wait for the change of the version", Patient: true,
-		Look: func(_ *Run, ctx context.Context) (workflow.Next, error) { return look(ctx) }}})
+		Look: look}})
 }

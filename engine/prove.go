@@ -101,24 +101,25 @@ func (r *Run) leftCanaries(ctx context.Context) ([]poolstate.Leftover, error) {
 }
 
 // ProvePipeline is the list of steps that prove a version which a person named, in order.
-func ProvePipeline() []Step {
+func ProvePipeline() []Step { return proveSteps(&Run{}) }
+
+func proveSteps(r *Run) []Step {
 	return []Step{
 		{Name: kamino.StepConnect, Does: "check that the credentials work and that every needed action is allowed",
-			Look: (*Run).lookConnect, Limit: 30 * time.Second},
+			Look: r.lookConnect, Limit: 30 * time.Second},
 		{Name: kamino.StepValidate, Does: "check that a canary of the pool can be created",
-			Look: (*Run).lookProvable, Limit: 30 * time.Second},
-		{Name: kamino.StepLock, Does: "take the pool's lease", Back: "released",
-			Look: (*Run).lookFreeLock, Limit: 5 * time.Minute, Shown: leaseDuration, Takes: "the lease"},
-		{Name: kamino.StepVersion, Does: "read the version", Look: (*Run).lookNamed, Patient: true},
+			Look: r.lookProvable, Limit: 30 * time.Second},
+		lockStep(takeTheLease, r.lookFreeLock),
+		{Name: kamino.StepVersion, Does: "read the version", Look: r.lookNamed, Patient: true},
 		{Name: kamino.StepLaunch, Does: "start one instance from the version beside the pool", Back: "removed",
-			Look: (*Run).lookLaunch, Patient: true, Plan: (*Run).planLaunch, Takes: "the canary", Until: kamino.StepRetire},
+			Look: r.lookLaunch, Patient: true, Plan: r.planLaunch, Takes: "the canary", Until: kamino.StepRetire},
 		{Name: kamino.StepJoin, Does: "wait for the canary's node, cordon it and remove its taint",
-			Look: (*Run).lookJoin, Patient: true, Limit: proofLimit},
+			Look: r.lookJoin, Patient: true, Limit: proofLimit},
 		{Name: kamino.StepExamine, Does: "examine the canary: Ready in time, itself, and as its siblings are",
-			Look: (*Run).lookExamine, Patient: true, Limit: workflow.Unlimited},
+			Look: r.lookExamine, Patient: true, Limit: workflow.Unlimited},
 		{Name: kamino.StepModel, Does: "make the version what the pool's next node boots from",
-			Look: (*Run).lookModel, Patient: true},
-		{Name: kamino.StepRetire, Does: "remove the canary and its Node object", Look: (*Run).lookRetire, Patient: true, Spare: true},
+			Look: r.lookModel, Patient: true},
+		{Name: kamino.StepRetire, Does: "remove the canary and its Node object", Look: r.lookRetire, Patient: true, Spare: true},
 	}
 }
 
@@ -138,7 +139,7 @@ func (e *Engine) proveNamed(ctx context.Context, o poolstate.State, t poolstate.
 		back.Canary = r.planLaunch()
 		return back, err
 	}
-	if err = r.exec(ctx, ProvePipeline()); err != nil {
+	if err = r.exec(ctx, proveSteps(r)); err != nil {
 		r.held.Regain(ctx)
 	}
 	switch {

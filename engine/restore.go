@@ -328,11 +328,11 @@ func (r *Run) survey(ctx context.Context, p leftPool) ([]poolstate.Leftover, err
 func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 	r.held.GivingBack = true
 	err = r.exec(ctx, []Step{
-		{Name: kamino.StepLock, Does: "take the pool's lease", Look: (*Run).lookLock, Limit: 5 * time.Minute, Shown: leaseDuration},
-		{Name: kamino.StepRecover, Does: "give back the nodes that runs took", Look: (*Run).lookLeft, Limit: 2 * time.Hour},
+		lockStep(takeTheLease, r.lookLock),
+		{Name: kamino.StepRecover, Does: "give back the nodes that runs took", Look: r.lookLeft, Limit: 2 * time.Hour},
 	})
 	if err == nil && !r.back.poolGone {
-		if swept = r.exec(ctx, sweep()); !errors.Is(swept, kamino.ErrLeaseLost) {
+		if swept = r.exec(ctx, sweep(r)); !errors.Is(swept, kamino.ErrLeaseLost) {
 			swept = errors.Join(swept, r.stayedOn(ctx), r.readVerdict(ctx))
 		}
 	}
@@ -491,11 +491,11 @@ func (r *Run) giveBackForgotten(n kamino.Node, mark *kamino.Mark, s kamino.Artif
 
 // sweep deletes failed versions, waits for those still being built, and then
 // deletes the snapshot that they were built from.
-func sweep() []Step {
+func sweep(r *Run) []Step {
 	return []Step{
-		{Name: kamino.StepRetire, Does: "remove canaries", When: (*Run).makesCanaries, Look: (*Run).lookRetire, Patient: true},
-		{Name: kamino.StepFailedVersion, Does: "delete failed image versions", Look: (*Run).lookSweep, Patient: true, Limit: workflow.Unlimited},
-		{Name: kamino.StepClean, Does: "delete the snapshot", When: (*Run).leftNone, Look: (*Run).lookClean, Patient: true},
+		{Name: kamino.StepRetire, Does: "remove canaries", When: r.makesCanaries, Look: r.lookRetire, Patient: true},
+		{Name: kamino.StepFailedVersion, Does: "delete failed image versions", Look: r.lookSweep, Patient: true, Limit: workflow.Unlimited},
+		{Name: kamino.StepClean, Does: "delete the snapshot", When: r.leftNone, Look: r.lookClean, Patient: true},
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/poolstate"
@@ -233,12 +232,13 @@ func (e *Engine) repoint(ctx context.Context, o poolstate.State, t poolstate.Des
 		stray = o.Strayed()
 	}
 	m := newVersionMarks(plan, t, o)
+	mark := func(ctx context.Context) (workflow.Next, error) { return m.look(ctx, r) }
 	steps := []Step{
-		{Name: kamino.StepConnect, Does: "check that the credentials work", Look: (*Run).lookConnect},
-		{Name: kamino.StepLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute, Shown: leaseDuration},
+		{Name: kamino.StepConnect, Does: "check that the credentials work", Look: r.lookConnect},
+		lockStep(takeTheLease, r.lookFreeLock),
 		{Name: kamino.StepModel, Does: "point the pool's model at the target, in one write", Patient: true,
-			Look: func(r *Run, ctx context.Context) (workflow.Next, error) { return r.lookTarget(ctx, t, m, stray) }},
-		{Name: kamino.StepMark, Does: "mark versions as good or bad", Patient: true, Limit: m.limit(), Look: m.look},
+			Look: func(ctx context.Context) (workflow.Next, error) { return r.lookTarget(ctx, t, m, stray) }},
+		{Name: kamino.StepMark, Does: "mark versions as good or bad", Patient: true, Limit: m.limit(), Look: mark},
 	}
 	if t.Stays {
 		steps = slices.DeleteFunc(steps, func(s Step) bool { return s.Name == kamino.StepModel })
@@ -286,7 +286,8 @@ func (e *Engine) repoint(ctx context.Context, o poolstate.State, t poolstate.Des
 // to note when the lease is freed.
 func (m versionMarks) awaitBuilds(ctx context.Context, r *Run) func(*kamino.Lease) {
 	l := r.held.Lease.Ledger
-	err := r.exec(ctx, []Step{{Name: kamino.StepFailedVersion, Does: "wait for the version that an ended run was building", Look: (*Run).lookSweep, Patient: true, Limit: workflow.Unlimited}})
+	mark := func(ctx context.Context) (workflow.Next, error) { return m.look(ctx, r) }
+	err := r.exec(ctx, []Step{{Name: kamino.StepFailedVersion, Does: "wait for the version that an ended run was building", Look: r.lookSweep, Patient: true, Limit: workflow.Unlimited}})
 	if err == nil {
 		// One that failed is deleted, and nothing of it is to be marked.
 		built := func(name string, err error) bool {
@@ -294,8 +295,8 @@ func (m versionMarks) awaitBuilds(ctx context.Context, r *Run) func(*kamino.Leas
 		}
 		maps.DeleteFunc(m.failed, built)
 		err = r.exec(ctx, []Step{
-			{Name: kamino.StepMark, Does: "mark the version that was being built", Patient: true, Limit: markLimit, Look: m.look},
-			{Name: kamino.StepClean, Does: "delete the snapshot", Look: (*Run).lookClean, Patient: true},
+			{Name: kamino.StepMark, Does: "mark the version that was being built", Patient: true, Limit: markLimit, Look: mark},
+			{Name: kamino.StepClean, Does: "delete the snapshot", Look: r.lookClean, Patient: true},
 		})
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ type Run struct {
 	engine *Engine
 	opts   kamino.Options
 	holds  *holds
-	runner workflow.Runner[*Run]
+	runner workflow.Runner
 	verb   kamino.Verb // what it does in place of an update; "" nothing
 
 	pauseAsked time.Time // when it last looked at the stop switch
@@ -47,7 +47,7 @@ type span struct{ from, to time.Time }
 func (e *Engine) newRun(opts kamino.Options) *Run {
 	r := &Run{engine: e, opts: opts, holds: &holds{}, donor: donorView{engine: e}, proof: proofState{removed: map[string]bool{}, kept: map[string]string{}, machines: map[kamino.InstanceID]string{}}}
 	r.held = lock.Lock{Leases: e.Cluster, Clock: e.clock(), Process: e.Process, NewID: e.NewID, Sighted: e.Sighted, Report: e.report, MinPoll: e.minPoll(), Pool: &r.pool}
-	r.runner = workflow.Runner[*Run]{Run: r, Host: runHost{r}, Lock: &r.held, Clock: e.clock(), MinPoll: e.minPoll(), MaxPoll: cmp.Or(e.MaxPoll, 5*time.Second)}
+	r.runner = workflow.Runner{Host: runHost{r}, Lock: &r.held, Clock: e.clock(), MinPoll: e.minPoll(), MaxPoll: cmp.Or(e.MaxPoll, 5*time.Second)}
 	return r
 }
 
@@ -112,9 +112,6 @@ func (r *Run) exec(ctx context.Context, steps []Step) error { return r.runner.Ex
 
 // drainTimeout is the limit that people are told for the drain.
 func (r *Run) drainTimeout() time.Duration { return r.opts.DrainLimit() }
-
-// leaseDuration is the limit that people are told for the wait for a lease.
-func leaseDuration(*Run) time.Duration { return kamino.LeaseDuration }
 
 // donorNeeded: no image and no snapshot of today can be used.
 func (r *Run) donorNeeded() bool { return r.imageMissing() && r.image.reused == nil }

@@ -15,7 +15,7 @@ import (
 // TestHolds: what the engine says that a run holds is what a second signal leaves.
 func TestHolds(t *testing.T) {
 	steps := map[string]Step{}
-	for _, s := range slices.Concat(Pipeline(), restitution(), leftovers()) {
+	for _, s := range slices.Concat(Pipeline(), restitution(&Run{}), leftovers(&Run{})) {
 		steps[s.Name] = s
 	}
 	type deeds = []string // of steps: "+" it has acted, "=" it is done, "-" it was not needed

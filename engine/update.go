@@ -64,7 +64,7 @@ func (e *Engine) Update(ctx context.Context, opts kamino.Options) (Result, error
 func (e *Engine) attempt(ctx context.Context, opts kamino.Options) (*Run, error) {
 	r := e.newRun(opts)
 	started := e.now()
-	err := r.exec(ctx, Pipeline())
+	err := r.exec(ctx, updateSteps(r))
 	if err != nil {
 		r.held.Regain(ctx)
 	}

@@ -16,7 +16,7 @@ import (
 // Step is a named, idempotent part of a run. Its Look reads the world and says
 // what is next: the step is done, something must be done, or there is
 // something to wait for. A [Runner] does it and looks again.
-type Step[R any] struct {
+type Step struct {
 	Name     string
 	Original string // the numbers of these steps in the original's description
 	Does     string // what it does, for people
@@ -25,7 +25,7 @@ type Step[R any] struct {
 	// Limit is how long the step may take, time of throttling not counted; 0 means half an hour.
 	Limit time.Duration
 	// Shown is the limit that people are told, where it is another; nil: it is not.
-	Shown func(R) time.Duration
+	Shown func() time.Duration
 	// Patient steps wait for long operations while nothing is away.
 	Patient bool
 	// Stubborn steps give something back: they try again after any error.
@@ -42,13 +42,13 @@ type Step[R any] struct {
 	// what it is about to do.
 	Notify, Tells string
 
-	When func(R) bool // nil: always
-	Look func(R, context.Context) (Next, error)
-	Plan func(R) string // what a dry-run prints; nil: Does
+	When func() bool // nil: always
+	Look func(context.Context) (Next, error)
+	Plan func() string // what a dry-run prints; nil: Does
 }
 
 // Host is the run whose steps a [Runner] runs.
-type Host[R any] interface {
+type Host interface {
 	// Begins is told the name of the step that begins.
 	Begins(step string)
 	// Tell reports an event.
@@ -57,15 +57,15 @@ type Host[R any] interface {
 	// would meet again is a refusal.
 	Untouched() bool
 	// Acting is called before each act of a step, once it is written down.
-	Acting(ctx context.Context, s Step[R], next Next, first bool)
+	Acting(ctx context.Context, s Step, next Next, first bool)
 	// Took is told that a step holds what it takes.
-	Took(s Step[R])
+	Took(s Step)
 	// Passed is told that a step is over: done, not needed, or failed where the run goes on.
-	Passed(s Step[R], took kamino.StepTime, failure error)
+	Passed(s Step, took kamino.StepTime, failure error)
 	// Waits is told of each wait: what was read before is old after it.
 	Waits()
 	// HeldUp is why a run that works has to end now; nil: it goes on.
-	HeldUp(ctx context.Context, s Step[R]) error
+	HeldUp(ctx context.Context, s Step) error
 }
 
 // Lock keeps others from what a [Runner] acts on, and writes down what it is about to do.
@@ -82,9 +82,8 @@ type Lock interface {
 }
 
 // Runner runs steps: it looks, writes down what the look asks for, does that, and looks again.
-type Runner[R any] struct {
-	Run   R // what steps are called with
-	Host  Host[R]
+type Runner struct {
+	Host  Host
 	Lock  Lock
 	Clock kamino.Clock
 	// MinPoll and MaxPoll bound the time between two looks.
@@ -111,10 +110,10 @@ const (
 )
 
 // Exec runs steps in order until one fails.
-func (x *Runner[R]) Exec(ctx context.Context, steps []Step[R]) error {
+func (x *Runner) Exec(ctx context.Context, steps []Step) error {
 	for i, s := range steps {
 		ev := kamino.Event{Step: s.Name, Number: i + 1, Total: len(steps), Percent: -1}
-		if s.When != nil && !s.When(x.Run) {
+		if s.When != nil && !s.When() {
 			ev.Kind, ev.Message = kamino.EventSkipped, "not needed"
 			x.Host.Tell(ev)
 			x.Host.Passed(s, kamino.StepTime{Name: s.Name, Skipped: true}, nil)
@@ -131,10 +130,10 @@ func (x *Runner[R]) Exec(ctx context.Context, steps []Step[R]) error {
 
 // step looks, acts and waits until the step is done, has failed or has taken
 // too long.
-func (x *Runner[R]) step(ctx context.Context, s Step[R], ev kamino.Event) error {
+func (x *Runner) step(ctx context.Context, s Step, ev kamino.Event) error {
 	x.since, x.throttled = x.Clock.Now(), 0
 	x.Host.Begins(s.Name)
-	p := pace[R]{runner: x, step: s, began: x.since, acts: map[ActKey]int{}}
+	p := pace{runner: x, step: s, began: x.since, acts: map[ActKey]int{}}
 	limit := x.limit(s)
 	say := func(kind kamino.EventKind, message string, percent int) {
 		if ev.Limit = 0; kind == kamino.EventWaiting {
@@ -189,10 +188,10 @@ func (x *Runner[R]) step(ctx context.Context, s Step[R], ev kamino.Event) error 
 
 // limit is how long a step may wait, as people are told; 0 where nothing but the world's end limits
 // it.
-func (x *Runner[R]) limit(s Step[R]) time.Duration {
+func (x *Runner) limit(s Step) time.Duration {
 	switch {
 	case s.Shown != nil:
-		return s.Shown(x.Run)
+		return s.Shown()
 	case s.Limit == Unlimited:
 		return 0
 	}
@@ -200,11 +199,11 @@ func (x *Runner[R]) limit(s Step[R]) time.Duration {
 }
 
 // advance makes one look and, where it asks for one, one act.
-func (x *Runner[R]) advance(ctx context.Context, s Step[R], p *pace[R], say func(kamino.EventKind, string, int)) (Next, error) {
+func (x *Runner) advance(ctx context.Context, s Step, p *pace, say func(kamino.EventKind, string, int)) (Next, error) {
 	if err := ctx.Err(); err != nil {
 		return Next{}, err
 	}
-	next, err := x.Bounded(kamino.Looking(ctx), func(ctx context.Context) (Next, error) { return s.Look(x.Run, ctx) })
+	next, err := x.Bounded(kamino.Looking(ctx), s.Look)
 	if err != nil || next.Kind != NextAct {
 		return next, err
 	}
@@ -242,11 +241,11 @@ func (x *Runner[R]) advance(ctx context.Context, s Step[R], p *pace[R], say func
 
 // Bounded ends calls before the lease can run out. A process that was frozen
 // must not wake up and act on what another has taken over meanwhile.
-func (x *Runner[R]) Bounded(ctx context.Context, calls func(context.Context) (Next, error)) (Next, error) {
+func (x *Runner) Bounded(ctx context.Context, calls func(context.Context) (Next, error)) (Next, error) {
 	return x.within(ctx, kamino.ActTimeout, calls)
 }
 
-func (x *Runner[R]) within(ctx context.Context, limit time.Duration, calls func(context.Context) (Next, error)) (Next, error) {
+func (x *Runner) within(ctx context.Context, limit time.Duration, calls func(context.Context) (Next, error)) (Next, error) {
 	limited, cancel := x.Clock.WithTimeout(ctx, limit)
 	defer cancel()
 	next, err := calls(limited)
@@ -257,18 +256,18 @@ func (x *Runner[R]) within(ctx context.Context, limit time.Duration, calls func(
 }
 
 // Spent is how long the running step has taken.
-func (x *Runner[R]) Spent() time.Duration { return x.Clock.Now().Sub(x.since) }
+func (x *Runner) Spent() time.Duration { return x.Clock.Now().Sub(x.since) }
 
 // Worked is Spent without the time in which the service asked for silence.
-func (x *Runner[R]) Worked() time.Duration { return x.Spent() - x.throttled }
+func (x *Runner) Worked() time.Duration { return x.Spent() - x.throttled }
 
 // ErrOverdue says that a step has taken longer than its limit.
 var ErrOverdue = errors.New("not done")
 
 // pace decides how long to wait between looks.
-type pace[R any] struct {
-	runner   *Runner[R]
-	step     Step[R]
+type pace struct {
+	runner   *Runner
+	step     Step
 	began    time.Time
 	failures int
 	acts     map[ActKey]int
@@ -276,11 +275,11 @@ type pace[R any] struct {
 	hold     time.Time // before which no act is repeated
 }
 
-func (p *pace[R]) reset() { p.began = p.runner.Clock.Now(); p.failures = 0 }
+func (p *pace) reset() { p.began = p.runner.Clock.Now(); p.failures = 0 }
 
 // tooSoon says whether an act that was already made must be given time to
 // show, so that a slow or lying service is not flooded.
-func (p *pace[R]) tooSoon(what ActKey) bool {
+func (p *pace) tooSoon(what ActKey) bool {
 	now := p.runner.Clock.Now()
 	if n := p.acts[what]; n > 0 && now.Before(p.hold) {
 		return true
@@ -292,7 +291,7 @@ func (p *pace[R]) tooSoon(what ActKey) bool {
 }
 
 // pause waits as long as the last look or failure demands.
-func (p *pace[R]) pause(ctx context.Context, next Next, failure error) error {
+func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 	x := p.runner
 	limit := cmp.Or(p.step.Limit, DefaultLimit)
 	if spent := x.Worked(); spent > limit {
@@ -329,7 +328,7 @@ func (p *pace[R]) pause(ctx context.Context, next Next, failure error) error {
 
 // delay grows with the time already waited, so that short waits end promptly
 // and long ones cost few calls.
-func (p *pace[R]) delay(now time.Time) time.Duration {
+func (p *pace) delay(now time.Time) time.Duration {
 	most := p.runner.MaxPoll
 	if p.step.Patient {
 		most *= 3

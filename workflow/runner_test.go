@@ -27,22 +27,22 @@ type world struct {
 	slept  []time.Duration
 }
 
-func (w *world) Now() time.Time                                   { return w.now }
-func (w *world) Begins(string)                                    {}
-func (w *world) Tell(ev kamino.Event)                             { w.events = append(w.events, string(ev.Kind)) }
-func (w *world) Untouched() bool                                  { return !w.dirty }
-func (w *world) Took(Step[*world])                                {}
-func (w *world) Waits()                                           {}
-func (w *world) HeldUp(context.Context, Step[*world]) error       { return w.paused }
-func (w *world) Renew(context.Context) error                      { return w.lost }
-func (w *world) ActLimit() time.Duration                          { return time.Minute }
-func (w *world) Acting(context.Context, Step[*world], Next, bool) {}
+func (w *world) Now() time.Time                           { return w.now }
+func (w *world) Begins(string)                            {}
+func (w *world) Tell(ev kamino.Event)                     { w.events = append(w.events, string(ev.Kind)) }
+func (w *world) Untouched() bool                          { return !w.dirty }
+func (w *world) Took(Step)                                {}
+func (w *world) Waits()                                   {}
+func (w *world) HeldUp(context.Context, Step) error       { return w.paused }
+func (w *world) Renew(context.Context) error              { return w.lost }
+func (w *world) ActLimit() time.Duration                  { return time.Minute }
+func (w *world) Acting(context.Context, Step, Next, bool) {}
 
 func (w *world) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
 
-func (w *world) Passed(s Step[*world], took kamino.StepTime, failure error) {
+func (w *world) Passed(s Step, took kamino.StepTime, failure error) {
 	if failure != nil {
 		w.warned = append(w.warned, failure.Error())
 	}
@@ -59,9 +59,9 @@ func (w *world) Sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-func (w *world) run(ctx context.Context, steps ...Step[*world]) error {
+func (w *world) run(ctx context.Context, steps ...Step) error {
 	w.now = time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)
-	x := Runner[*world]{Run: w, Host: w, Lock: w, Clock: w, MinPoll: time.Second, MaxPoll: 5 * time.Second}
+	x := Runner{Host: w, Lock: w, Clock: w, MinPoll: time.Second, MaxPoll: 5 * time.Second}
 	return x.Exec(ctx, steps)
 }
 
@@ -85,32 +85,33 @@ func TestExec(t *testing.T) {
 	refused := &kamino.RefusedError{Subject: "node n"}
 	throttled := func(d time.Duration) error { return &kamino.ThrottledError{After: d, Err: errors.New("slow down")} }
 	for name, tt := range map[string]struct {
-		step   Step[*world]
+		look   func(*world, context.Context) (Next, error)
+		step   Step
 		world  world
 		want   string // the kinds of the events
 		failed string // what the error says; "" none
 		acts   int
 		slept  time.Duration // at least
 	}{
-		"done already":      {step: Step[*world]{Look: acting(0)}, want: "started done"},
-		"not needed":        {step: Step[*world]{When: func(*world) bool { return false }}, want: "skipped"},
-		"an act":            {step: Step[*world]{Look: acting(1)}, want: "started acted done", acts: 1},
-		"the act again":     {step: Step[*world]{Look: acting(2)}, want: "started acted waiting waiting acted done", acts: 2, slept: 2 * time.Second},
-		"a second look":     {step: Step[*world]{Look: acting(1)}, world: world{again: "writing the lease took 20s"}, want: "started waiting waiting acted done", acts: 1},
-		"the lock is lost":  {step: Step[*world]{Look: acting(1), Stubborn: true}, world: world{lost: kamino.ErrLeaseLost}, want: "started failed", failed: "taken over"},
-		"refused":           {step: Step[*world]{Look: failing(refused)}, want: "started refused", failed: "node n"},
-		"refused too late":  {step: Step[*world]{Look: failing(refused)}, world: world{dirty: true}, want: "started failed", failed: "node n"},
-		"spare":             {step: Step[*world]{Look: failing(refused), Spare: true}, want: "started warning"},
-		"final":             {step: Step[*world]{Look: failing(errors.New("broken"))}, want: "started failed", failed: "broken"},
-		"never":             {step: Step[*world]{Look: failing(kamino.ErrUnavailable), Limit: 3 * time.Second}, failed: "not done after", slept: 3 * time.Second},
-		"stubborn":          {step: Step[*world]{Look: failing(errors.New("broken")), Stubborn: true, Limit: 10 * time.Second}, failed: "not done after", slept: 10 * time.Second},
-		"silence for long":  {step: Step[*world]{Look: failing(throttled(2 * time.Hour))}, want: "started retry failed", failed: "longer than a run waits"},
-		"paused":            {step: Step[*world]{Look: failing(kamino.ErrUnavailable)}, world: world{paused: errors.New("paused")}, want: "started retry failed", failed: "paused"},
-		"waits for someone": {step: Step[*world]{Look: func(*world, context.Context) (Next, error) { return Wait("somebody"), nil }, Limit: time.Minute}, failed: "last waiting for: somebody", slept: time.Minute},
+		"done already":      {look: acting(0), want: "started done"},
+		"not needed":        {step: Step{When: func() bool { return false }}, want: "skipped"},
+		"an act":            {look: acting(1), want: "started acted done", acts: 1},
+		"the act again":     {look: acting(2), want: "started acted waiting waiting acted done", acts: 2, slept: 2 * time.Second},
+		"a second look":     {look: acting(1), world: world{again: "writing the lease took 20s"}, want: "started waiting waiting acted done", acts: 1},
+		"the lock is lost":  {look: acting(1), step: Step{Stubborn: true}, world: world{lost: kamino.ErrLeaseLost}, want: "started failed", failed: "taken over"},
+		"refused":           {look: failing(refused), want: "started refused", failed: "node n"},
+		"refused too late":  {look: failing(refused), world: world{dirty: true}, want: "started failed", failed: "node n"},
+		"spare":             {look: failing(refused), step: Step{Spare: true}, want: "started warning"},
+		"final":             {look: failing(errors.New("broken")), want: "started failed", failed: "broken"},
+		"never":             {look: failing(kamino.ErrUnavailable), step: Step{Limit: 3 * time.Second}, failed: "not done after", slept: 3 * time.Second},
+		"stubborn":          {look: failing(errors.New("broken")), step: Step{Stubborn: true, Limit: 10 * time.Second}, failed: "not done after", slept: 10 * time.Second},
+		"silence for long":  {look: failing(throttled(2 * time.Hour)), want: "started retry failed", failed: "longer than a run waits"},
+		"paused":            {look: failing(kamino.ErrUnavailable), world: world{paused: errors.New("paused")}, want: "started retry failed", failed: "paused"},
+		"waits for someone": {look: func(*world, context.Context) (Next, error) { return Wait("somebody"), nil }, step: Step{Limit: time.Minute}, failed: "last waiting for: somebody", slept: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := tt.world
-			tt.step.Name = "x"
+			tt.step.Name, tt.step.Look = "x", func(ctx context.Context) (Next, error) { return tt.look(&w, ctx) }
 			err := w.run(t.Context(), tt.step)
 			var failed *kamino.StepError
 			if tt.failed == "" && err != nil || tt.failed != "" && (!errors.As(err, &failed) || failed.Step != "x" || !strings.Contains(err.Error(), tt.failed)) {
@@ -149,7 +150,7 @@ func TestSilence(t *testing.T) {
 			return nil
 		}).Of(of)
 	}
-	err := w.run(t.Context(), Step[*world]{Name: "x", Look: func(*world, context.Context) (Next, error) {
+	err := w.run(t.Context(), Step{Name: "x", Look: func(context.Context) (Next, error) {
 		switch {
 		case len(tried) == 0:
 			return throttledOnce("a"), nil
@@ -169,7 +170,7 @@ func TestSilence(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	w := &world{}
-	err := w.run(ctx, Step[*world]{Name: "x", Stubborn: true, Look: func(*world, context.Context) (Next, error) {
+	err := w.run(ctx, Step{Name: "x", Stubborn: true, Look: func(context.Context) (Next, error) {
 		cancel(errors.New("SIGTERM"))
 		return Wait("nothing that ever comes"), nil
 	}})
