@@ -21,7 +21,6 @@ type autoUpdateCommand struct {
 	sel      selectFlags
 	out      outputFlag
 	dryRun   bool
-	detailed bool
 	watch    durationValue
 	patch    bool
 	patching patchFlags
@@ -55,7 +54,6 @@ kamino plan prints.`,
 	c.sel.addCluster(f)
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	f.Var(&c.watch, "watch", "how long to watch nodes that come from the new images afterwards: if two of the first three, or more than a fifth of at least five, are not Ready within --boot-budget, the version is withdrawn; 0 disables this")
-	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
 	f.BoolVar(&c.patch, "patch", false, "first patch the best candidates of each pool, as kamino patch does; the donor is then chosen and proved with the patches")
 	c.patching.addPolicy(f, "patch-")
 	addImageOnly(f, &c.only)
@@ -75,9 +73,6 @@ type autoReport struct {
 // Run does it.
 func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
-		return err
-	}
-	if err := checkDetailed(c.detailed, c.dryRun); err != nil {
 		return err
 	}
 	opts, err := c.sel.options(c.app)
@@ -116,7 +111,7 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 		return err
 	}
 	if c.dryRun {
-		return c.plan(ctx, eng, opts, c.out, c.detailed)
+		return c.plan(ctx, eng, opts, c.out, false)
 	}
 	finish, began := c.follow(ctx, eng), c.clock.Now()
 	results, err := eng.AutoUpdate(ctx, opts)

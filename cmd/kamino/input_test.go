@@ -33,8 +33,6 @@ func TestBadInput(t *testing.T) {
 		{name: "a machine for a doctor", args: []string{"doctor", "--target-node", "azure:///subscriptions/x"}, want: []string{"azure:///subscriptions/x", "kubectl get nodes"}},
 		{name: "an unknown pool by the other flag", args: []string{"plan", "--target-vmss", "nope"}, want: []string{`"nope"`, "the pools are " + pool1}},
 		{name: "and the other way round", args: []string{"auto-update", "--pool", "nope"}, want: []string{`"nope"`, "the pools are " + pool1}},
-		{name: "exit code of an update", args: []string{"update", "--target-node", "n2", "--detailed-exitcode"}, want: []string{"--detailed-exitcode", "--dry-run --detailed-exitcode"}},
-		{name: "exit code of auto-update", args: []string{"auto-update", "--detailed-exitcode"}, want: []string{"--detailed-exitcode", "--dry-run --detailed-exitcode"}},
 		{name: "exit code of a rollback", args: append([]string{"rollback", "--detailed-exitcode"}, pool...), want: []string{"--detailed-exitcode", "--dry-run --detailed-exitcode"}},
 		{name: "log format", args: []string{"status", "--log-format", "xml"}, want: []string{`"xml"`, "text or json"}},
 		{name: "unknown flag", args: []string{"plan", "--poool", "x"}, want: []string{"--poool", "did you mean --pool?", "kamino plan --help"}},

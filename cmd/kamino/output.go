@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -102,15 +101,6 @@ func encode(w io.Writer, format string, v any) (done bool, err error) {
 		return true, err
 	}
 	return false, nil
-}
-
-// checkDetailed refuses --detailed-exitcode where nobody could tell "there was something to
-// do" from "it was done".
-func checkDetailed(detailed, dryRun bool) error {
-	if detailed && !dryRun {
-		return kamino.WithHint(errors.New("--detailed-exitcode requires --dry-run"), "use --dry-run --detailed-exitcode")
-	}
-	return nil
 }
 
 // unreadPools is the end of a command whose table has told beside each pool why it could not be

@@ -224,8 +224,8 @@ func TestAutoUpdateDryRunIsThePlan(t *testing.T) {
 	for _, c := range planCases {
 		w := newFakeWorld()
 		c.world(w)
-		plan, _, planCode := w.kamino(t, append([]string{"plan", "--detailed-exitcode"}, c.args...)...)
-		args := []string{"auto-update", "--dry-run", "--detailed-exitcode"}
+		plan, _, planCode := w.kamino(t, append([]string{"plan"}, c.args...)...)
+		args := []string{"auto-update", "--dry-run"}
 		for _, a := range c.args {
 			args = append(args, strings.Replace(a, "--pool", "--target-vmss", 1))
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -77,8 +78,8 @@ func (c *rollbackCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
 	}
-	if err := checkDetailed(c.detailed, c.opts.DryRun); err != nil {
-		return err
+	if c.detailed && !c.opts.DryRun { // else nobody could tell "there was something to do" from "it was done"
+		return kamino.WithHint(errors.New("--detailed-exitcode requires --dry-run"), "use --dry-run --detailed-exitcode")
 	}
 	if err := c.readSecrets(); err != nil {
 		return err

@@ -124,9 +124,7 @@ type updateCommand struct {
 	donor    string
 	pending  []string
 	dryRun   bool
-	detailed bool
 	adopt    bool
-	notify   notifyFlag
 }
 
 func newUpdateCommand(a *app) *cobra.Command {
@@ -153,12 +151,10 @@ is done. If it was built from another node, or withdrawn, --again builds another
 	f := cmd.Flags()
 	f.StringVar(&c.donor, "target-node", "", "the node whose OS disk becomes the image (required)")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and change nothing")
-	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
 	addImageOnly(f, &c.run.opts.ImageOnly)
 	f.BoolVar(&c.adopt, "adopt-model", false, "replace an image that someone else has set in the model since kamino last wrote one")
 	addPendingReboot(f, &c.pending)
 	c.run.add(a, f)
-	c.notify.add(f)
 	c.out.add(cmd)
 	a.completes(cmd, "target-node", nodeWords)
 	return cmd
@@ -169,9 +165,6 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
 	}
-	if err := checkDetailed(c.detailed, c.dryRun); err != nil {
-		return err
-	}
 	if err := c.run.check(c.app, c.donor); err != nil {
 		return err
 	}
@@ -179,9 +172,6 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	opts.Donor, opts.AdoptModel = c.donor, c.adopt
 	var err error
 	if opts.PendingReboot, err = parseSignals(c.pending); err != nil {
-		return err
-	}
-	if err := c.notify.open(c.clock); err != nil {
 		return err
 	}
 	if err := c.needImage(ctx, c.dryRun); err != nil {
@@ -194,14 +184,9 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	if c.dryRun {
 		return c.plan(ctx, eng, opts)
 	}
-	finish, began := c.follow(ctx, eng), c.clock.Now()
+	finish := c.follow(ctx, eng)
 	result, err := eng.Update(ctx, opts)
 	finish()
-	var pools []string
-	if result.Pool != "" {
-		pools = []string{string(result.Pool)}
-	}
-	c.notify.tell(ctx, c.app, eng, pools, began, err)
 	report := updateReport{Result: result, OK: err == nil, byVersion: opts.ImageReference == kamino.ByVersion}
 	if err != nil {
 		report.Error, report.Hints = err.Error(), kamino.Advice(err)
@@ -226,11 +211,8 @@ func (c *updateCommand) plan(ctx context.Context, e *engine.Engine, opts kamino.
 			return err
 		}
 	}
-	switch {
-	case len(plan.Refusals) > 0:
+	if len(plan.Refusals) > 0 {
 		return &kamino.RefusedError{Subject: "node " + plan.Donor, Refusals: plan.Refusals}
-	case c.detailed && !plan.Nothing:
-		return errToDo
 	}
 	return nil
 }

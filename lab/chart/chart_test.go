@@ -182,6 +182,7 @@ func TestNonsense(t *testing.T) {
 		want string
 	}{
 		{"both targets", []string{aNode, "kamino.targetVMSS=ALL", kured1, kured2}, `kamino.targetVMSS "ALL" exclude each other`},
+		{"services of an update", []string{aNode, "kamino.notify.secret=told"}, "kamino.notify.secret needs kamino.targetVMSS"},
 		{"a name that is not there", []string{"kamino.targetNodes=x"}, "targetNodes"},
 		{"a section that is not there", []string{"kaminos.name=x"}, "kaminos"},
 		{"history of one", []string{"kamino.imageHistory=1"}, "imageHistory"},

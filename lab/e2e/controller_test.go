@@ -467,17 +467,16 @@ func (h *heard) expect(t *testing.T, pools ...string) {
 	})
 }
 
-// TestNotify: commands tell of what they did, and of what they could not.
+// TestNotify: auto-update tells of what it did, and of what it could not.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	h := newHeard(t)
 	p := newPool(t, 1)
-	node := p.computers()[0]
-	kaminoRun(t, updateArgs(node, "--notify-file", h.file)...).mustSucceed(t)
+	kaminoRun(t, autoArgs(p, "--notify-file", h.file)...).mustSucceed(t)
 	h.expect(t, p.name)
-	kaminoRun(t, updateArgs(node, "--notify-file", h.file)...).mustSucceed(t)
+	kaminoRun(t, autoArgs(p, "--notify-file", h.file)...).mustSucceed(t)
 	h.expect(t, p.name) // nothing was done
-	o := kaminoRun(t, updateArgs("nobody", "--notify-file", h.file)...)
+	o := kaminoRun(t, autoArgs(p, "--pool", "nobody", "--notify-file", h.file)...)
 	texts := h.all()
 	if o.code == 0 || len(texts) != 2 || !strings.HasPrefix(texts[1], "Kamino: a run failed: ") || !strings.Contains(texts[1], "nobody") || strings.Contains(o.log, h.secret) {
 		t.Errorf("exit code %d, and was told %q\n%s", o.code, texts, o.log)

@@ -79,6 +79,7 @@ targetNode: {{ . | quote }}
 {{- end -}}
 {{- end -}}
 {{- if and $k.targetNode $k.targetVMSS }}{{ fail (printf "kamino.targetNode %q and kamino.targetVMSS %q exclude each other: set the first to update a pool from that node, or the second to let kamino choose the node" $k.targetNode $k.targetVMSS) }}{{ end -}}
+{{- if and $k.targetNode $k.notify.secret }}{{ fail "kamino.notify.secret needs kamino.targetVMSS: an update from one node notifies nobody, and its Job says how it ended" }}{{ end -}}
 {{- if and $k.targetNode (le (len $k.targetNode) 6) }}{{ fail (printf "kamino.targetNode %q is no node of a scale set: those end in six characters that number the instance" $k.targetNode) }}{{ end -}}
 {{- if eq (include "kamino.command" $k) "auto-update" -}}
 {{- range $name := list "lastPatchAnnotation" "pendingRebootAnnotation" -}}
@@ -149,6 +150,7 @@ targetNode: {{ . | quote }}
 - auto-update
 {{- include "kamino.pool" . }}
 {{- include "kamino.runArgs" . }}
+{{- include "kamino.notifyArgs" . }}
 {{- include "kamino.jobArgs" . }}
 {{- include "kamino.selectArgs" .auto }}
 {{- include "kamino.autoArgs" .auto }}
@@ -176,10 +178,6 @@ targetNode: {{ . | quote }}
 
 {{/* What doctor does not take. */}}
 {{- define "kamino.jobArgs" }}
-{{- if .notify.secret }}
-- --notify-file
-- /etc/kamino/notify/urls
-{{- end }}
 {{- range .extraArgs }}
 - {{ . | quote }}
 {{- end }}
@@ -266,6 +264,13 @@ targetNode: {{ . | quote }}
 {{- end }}
 {{- if .rejectTainted }}
 - --reject-tainted
+{{- end }}
+{{- end }}
+
+{{- define "kamino.notifyArgs" }}
+{{- if .notify.secret }}
+- --notify-file
+- /etc/kamino/notify/urls
 {{- end }}
 {{- end }}
 
