@@ -98,10 +98,6 @@ test-crash-process: build lab ## the kills again, with SIGKILL of real processes
 test-storm: build lab ## SIGKILL of controllers in the middle of twelve runs, a command beside them, the API server gone, the kind removed (10 minutes)
 	cd lab && KAMINO_STORM=$${KAMINO_STORM:-1} go test -count=1 -timeout 40m -v -run TestControllerStorm ./e2e
 
-.PHONY: test-prove
-test-prove: build lab ## good images, bad ones and unlucky clouds are put to the proof, each check is switched off once (12 minutes)
-	$(LAB) prove
-
 .PHONY: test-vm
 test-vm: build lab ## the main job on virtual machines that really boot; needs QEMU and mmdebstrap
 	@KAMINO_VM=1 .ci/part vm $(BOUND_vm) go -C lab test -count=1 -timeout 120m -v ./machines
@@ -116,7 +112,7 @@ test-witness: ## drive AWS's emulator with 78 commands of aws, and with boto3 (a
 
 .PHONY: test-all
 test-all: ## every test there is, with whole sweeps: hours
-	@$(MAKE) SWEEP=all test test-crash test-crash-process test-prove test-witness test-vm-all
+	@$(MAKE) SWEEP=all test test-crash test-crash-process test-witness test-vm-all
 
 .PHONY: bench-vm
 bench-vm: build lab ## generic machine, clone and floor side by side, five boots each; needs QEMU and mmdebstrap

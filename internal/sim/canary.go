@@ -133,7 +133,7 @@ func (w *world) canaryJoins(c *simCanary) {
 	n.Created, n.MachineID = w.now, m.VMID
 	n.Taints = append(n.Taints, kamino.Taint{Key: kamino.TaintCanary, Effect: "NoSchedule"})
 	n.Labels[kamino.LabelCanary] = "true"
-	report, _ := json.Marshal(kamino.NodeReport{Nonce: c.nonce, At: w.now, MachineID: n.MachineID, Timing: cloneBoot})
+	report, _ := json.Marshal(kamino.NodeReport{Nonce: c.nonce, At: w.now, MachineID: n.MachineID, SSHKeys: []string{m.sshKey()}, Timing: cloneBoot})
 	n.Annotations[kamino.AnnotationReport] = string(report)
 	switch c.sick {
 	case twin:

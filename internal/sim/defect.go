@@ -57,10 +57,13 @@ func Switch(d *Defect) error {
 // Tamper puts the defect that is switched on, if it is one of the ports, around those of an engine
 // that is about to be used by a process of its own.
 func Tamper(e *engine.Engine) {
-	if switchedOn == nil || switchedOn.ports == nil {
-		return
+	if switchedOn != nil && switchedOn.ports != nil {
+		switchedOn.ports().around(e)
 	}
-	t := switchedOn.ports()
+}
+
+// around puts a tampering around the ports of an engine.
+func (t *tampering) around(e *engine.Engine) {
 	t.process = e.Process
 	prover, _ := e.Provider.(kamino.Prover)
 	examiner, _ := e.Cluster.(kamino.Examiner)

@@ -308,6 +308,9 @@ func (w *world) takenBack(m *machine, run string) {
 	w.changeNode(n)
 }
 
+// sshKey is the fingerprint of its host key: a seal removes the key, and the next boot makes one.
+func (m *machine) sshKey() string { return "SHA256:" + m.Hostname }
+
 // genericBoot and cloneBoot are what agents tell of first boots.
 var (
 	genericBoot = kamino.Timing{Phases: map[string]float64{"kernel": 2, "Ready": 30}, Starts: map[string]float64{"kernel": 0, "Ready": 60}}
@@ -331,6 +334,7 @@ func (w *world) reportSeal(m *machine, r kamino.Receipt, here func() bool, fate 
 		if m.boots == 1 && m.Image == baseLTS {
 			r.Timing = genericBoot
 		}
+		r.SSHKeys = []string{m.sshKey()}
 		if w.listed {
 			r.PackageDigest = m.digest()
 		}

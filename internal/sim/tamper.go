@@ -46,6 +46,7 @@ type tampering struct {
 	overwrite bool                // leases, whatever their revision
 	freed     bool                // leases of other processes look free
 	canaries  func([]kamino.Canary) []kamino.Canary
+	examined  func(*kamino.ClusterObservation)
 	process   string
 	holding   func(*kamino.Holding)
 	believes  bool // that what was asked out of service is
@@ -201,6 +202,14 @@ func (c faultyCluster) Nodes(ctx context.Context) ([]kamino.Node, error) {
 		do(c.t.listed, &list[i])
 	}
 	return list, c.t.err(err)
+}
+
+func (c faultyCluster) Examine(ctx context.Context, order kamino.ExamineOrder) (kamino.ClusterObservation, error) {
+	out, err := c.Examiner.Examine(ctx, order)
+	if err == nil {
+		do(c.t.examined, &out)
+	}
+	return out, c.t.err(err)
 }
 
 func (c faultyCluster) Mark(ctx context.Context, n kamino.Node, m kamino.Mark) error {

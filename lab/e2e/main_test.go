@@ -43,6 +43,9 @@ func TestMain(m *testing.M) {
 			return nil, err
 		}
 		shared, err = lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Binary: labBinary, NodesPerPool: 3, Speed: speed, Configure: addFirstRole})
+		if err == nil {
+			shared.Nodes.Behave(canaryBehaviour)
+		}
 		return func() {
 			shared.Stop()
 			if awsStarted.Load() {

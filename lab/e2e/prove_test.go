@@ -1,12 +1,13 @@
 package e2e
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -66,28 +67,18 @@ func TestProvedByDefault(t *testing.T) {
 func TestCanaryTakesNoPods(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, 2)
-	labels, only := map[string]string{"app": p.name}, map[string]string{"agentpool": p.name}
-	meta, selector := metav1.ObjectMeta{Name: p.name, Labels: labels}, &metav1.LabelSelector{MatchLabels: labels}
-	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeSelector: only,
-		Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/main:1"}}}}
-	apps := shared.Client.AppsV1()
-	_, err := apps.DaemonSets(metav1.NamespaceDefault).Create(t.Context(), &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template}}, metav1.CreateOptions{})
+	p.daemonSet()
+	labels := map[string]string{"app": p.name + "-ordinary"}
+	deployments := shared.Client.AppsV1().Deployments(metav1.NamespaceDefault)
+	_, err := deployments.Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: p.name}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(6)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeSelector: map[string]string{"agentpool": p.name},
+			Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+				{LabelSelector: &metav1.LabelSelector{MatchLabels: labels}, TopologyKey: corev1.LabelHostname}}}}, // one a node: the others wait
+			Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/main:1"}}}}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	labels = map[string]string{"app": p.name + "-ordinary"}
-	template.Labels, selector = labels, &metav1.LabelSelector{MatchLabels: labels}
-	template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
-		{LabelSelector: selector, TopologyKey: corev1.LabelHostname}}}} // one a node: the others wait
-	_, err = apps.Deployments(metav1.NamespaceDefault).Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(6)), Selector: selector, Template: template}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		_ = apps.DaemonSets(metav1.NamespaceDefault).Delete(ctx, p.name, metav1.DeleteOptions{})
-		_ = apps.Deployments(metav1.NamespaceDefault).Delete(ctx, p.name, metav1.DeleteOptions{})
-	})
+	t.Cleanup(func() { _ = deployments.Delete(cleanupContext(t), p.name, metav1.DeleteOptions{}) })
 	pods, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).Watch(t.Context(), metav1.ListOptions{LabelSelector: "app in (" + p.name + ", " + p.name + "-ordinary)"})
 	if err != nil {
 		t.Fatal(err)
@@ -119,12 +110,7 @@ func TestProbeEnds(t *testing.T) {
 	}
 	p := newPool(t, 2)
 	for i, jobs := range []string{"", nodes.Fails} {
-		shared.Nodes.Behave(func(in emulator.Instance) nodes.Behaviour {
-			if in.Tags[kamino.TagCanary] == "" || in.Tags[kamino.TagPool] != p.name {
-				return nodes.Behaviour{}
-			}
-			return nodes.Behaviour{Jobs: jobs}
-		})
+		p.canaries(nodes.Behaviour{Jobs: jobs})
 		model := p.model()
 		o := kaminoRun(t, updateArgs(p.node(i), "--again", "--probe", probe)...)
 		if convicted := strings.Contains(o.report(t).Error, "failed its proof: probe: it failed"); convicted != (jobs == nodes.Fails) || (p.model() == model) != convicted {
@@ -134,6 +120,75 @@ func TestProbeEnds(t *testing.T) {
 			t.Errorf("jobs %q: the probe was started %d times\n%s", jobs, n, o.log)
 		}
 	}
+}
+
+// canaries lets the canaries of a pool behave so from now on.
+func (p *pool) canaries(b nodes.Behaviour) { behaviours.Store(p.name, b) }
+
+var behaviours sync.Map // how canaries behave, by its name
+
+// canaryBehaviour is how a machine of the shared lab behaves.
+func canaryBehaviour(in emulator.Instance) nodes.Behaviour {
+	if in.Tags[kamino.TagCanary] == "" {
+		return nodes.Behaviour{}
+	}
+	b, _ := behaviours.Load(in.Tags[kamino.TagPool])
+	behaviour, _ := b.(nodes.Behaviour)
+	return behaviour
+}
+
+// TestProofs: what is wrong with a canary's machine is found from its console to its pods, and by
+// the check that is meant for it. Which checks there are, and that each is needed, package sim's
+// TestKinds shows.
+func TestProofs(t *testing.T) {
+	const failed, unclear = kamino.ProofFailed, kamino.ProofInconclusive
+	for _, tt := range []struct {
+		name   string
+		behave nodes.Behaviour
+		want   kamino.Outcome
+		reason string
+	}{
+		{"panic", nodes.Behaviour{NoKubelet: true, Console: "[    1.2] Kernel panic - not syncing: VFS: Unable to mount root fs\n"}, failed, "ready: no node has registered within 1m0s of the machine's start; its console ends with: [    1.2] Kernel panic"},
+		{"twin", nodes.Behaviour{MachineID: "TWIN"}, failed, "identity: "},
+		{"bare", nodes.Behaviour{Bare: true}, failed, "apart: "},
+		{"clock", nodes.Behaviour{Clock: time.Hour}, failed, "clock: it is 1h0m"},
+		{"unit", nodes.Behaviour{Units: []string{"systemd-networkd-wait-online.service"}}, failed, "units: failed: systemd-networkd-wait-online.service"},
+		{"disk", nodes.Behaviour{Pressure: corev1.NodeDiskPressure}, failed, "pressure: condition DiskPressure is True"},
+		{"crash", nodes.Behaviour{Daemons: "CrashLoopBackOff"}, failed, "daemonsets: "},
+		{"registry", nodes.Behaviour{Daemons: "ImagePullBackOff"}, unclear, "daemonsets: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, 2)
+			if tt.behave.MachineID != "" {
+				tt.behave.MachineID = p.get(p.node(1)).Status.NodeInfo.MachineID
+			}
+			if tt.behave.Daemons != "" {
+				p.daemonSet()
+			}
+			p.canaries(tt.behave)
+			model := p.model()
+			o := kaminoRun(t, updateArgs(p.node(0), "--boot-budget", "1m")...)
+			code := map[kamino.Outcome]int{failed: 4, unclear: 5}[tt.want]
+			if why := o.report(t).Error; o.code != code || !strings.Contains(why, tt.reason) || p.model() != model {
+				t.Errorf("exit code %d, want %d; %q, want %q; model before %s, after %s", o.code, code, why, tt.reason, model, p.model())
+			}
+		})
+	}
+}
+
+// daemonSet makes one whose pods run on the nodes of the pool alone.
+func (p *pool) daemonSet() {
+	p.Helper()
+	labels := map[string]string{"app": p.name}
+	sets := p.lab.Client.AppsV1().DaemonSets(metav1.NamespaceDefault)
+	_, err := sets.Create(p.Context(), &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: p.name, Labels: labels}, Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeSelector: map[string]string{"agentpool": p.name},
+			Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/main:1"}}}}}}, metav1.CreateOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() { _ = sets.Delete(cleanupContext(p.T), p.name, metav1.DeleteOptions{}) })
 }
 
 // probeOf is an operator's Job in a namespace.

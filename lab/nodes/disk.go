@@ -51,8 +51,7 @@ type identity struct {
 	images    []string // that the container runtime has cached
 	sshKey    string   // as the agent tells it
 	packages  string
-	late      float64 // seconds for which its kubelet did not start
-	agent     bool    // of a disk that was sealed: Kamino's agent is on it
+	agent     bool // of a disk that was sealed: Kamino's agent is on it
 }
 
 // isGeneric tells a disk that has never been a node, which must go through the

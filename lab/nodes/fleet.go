@@ -25,7 +25,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,8 +103,6 @@ type Fleet struct {
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	away atomic.Bool // the API server is, for all kubelets
-
 	mu       sync.Mutex
 	ended    bool
 	behave   func(emulator.Instance) Behaviour
@@ -124,7 +121,7 @@ func Start(ctx context.Context, opts Options) (*Fleet, error) {
 		machines: map[string]*machine{}, kubelets: map[string]map[*player]bool{},
 	}
 	var err error
-	if f.client, err = kubernetes.NewForConfig(impersonating(opts.Config, &f.away)); err != nil {
+	if f.client, err = kubernetes.NewForConfig(impersonating(opts.Config)); err != nil {
 		return nil, fmt.Errorf("make client of nodes: %w", err)
 	}
 	switch cloud := opts.Cloud.(type) {

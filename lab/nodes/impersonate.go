@@ -2,9 +2,7 @@ package nodes
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"sync/atomic"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
@@ -21,26 +19,20 @@ func asNode(ctx context.Context, node string) context.Context {
 // their context. One connection then serves hundreds of kubelets, each with its
 // own rights
 // (https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation).
-func impersonating(config *rest.Config, away *atomic.Bool) *rest.Config {
+func impersonating(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.UserAgent = "kubelet/" + kubeletVersion + " (kamino-lab)" // the manager of the fields that it writes
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return impersonator{next, away} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return impersonator{next} })
 	return config
 }
 
 type impersonator struct {
 	next http.RoundTripper
-	away *atomic.Bool
 }
-
-var errAway = errors.New("no route to the API server")
 
 func (i impersonator) RoundTrip(r *http.Request) (*http.Response, error) {
 	user, ok := r.Context().Value(userKey{}).(string)
-	if ok && i.away.Load() {
-		return nil, errAway
-	}
 	if !ok {
 		return i.next.RoundTrip(r)
 	}

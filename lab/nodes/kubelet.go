@@ -36,8 +36,6 @@ type Machine struct {
 type Kubelet struct {
 	Machine
 	identity
-
-	reports int // of its agent so far
 }
 
 // Boot makes up what the disk lacks. What the disk has decides who the machine is.
@@ -172,16 +170,11 @@ func apart(n *corev1.Node, i emulator.Instance, who identity) *corev1.Node {
 // Introduce is the report of a canary's agent, which only a disk that was sealed has.
 func (k *Kubelet) Introduce(ctx context.Context) error {
 	nonce := k.Instance.Tags[kamino.TagNonce]
-	if nonce == "" || !k.agent || k.Behaviour.Silent {
+	if nonce == "" || !k.agent {
 		return nil
 	}
-	b, restarts := k.Behaviour, map[string]int{}
-	if b.Unsteady != "" {
-		restarts[b.Unsteady] = k.reports
-	}
-	k.reports++
 	report, err := json.Marshal(kamino.NodeReport{Nonce: nonce, At: k.Now().UTC(), MachineID: k.machineID, SSHKeys: []string{k.sshKey}, PackageDigest: k.packages,
-		Timing: kamino.Timing{Phases: map[string]float64{"kernel": 1, "kubelet": k.late}, Starts: map[string]float64{"kernel": 0, "kubelet": 1}}, FailedUnits: b.Units, Restarts: restarts, RebootPending: b.Reboot})
+		Timing: kamino.Timing{Phases: map[string]float64{"kernel": 1, "kubelet": 1}, Starts: map[string]float64{"kernel": 0, "kubelet": 1}}, FailedUnits: k.Behaviour.Units})
 	if err != nil {
 		return fmt.Errorf("encode report: %w", err)
 	}

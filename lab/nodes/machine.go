@@ -91,12 +91,11 @@ func (m *machine) boot(ctx context.Context, instance emulator.Instance, atOnce b
 	if err != nil {
 		return err
 	}
-	b, begun := m.fleet.behaviour(instance), time.Now()
+	b := m.fleet.behaviour(instance)
 	b.NoKubelet = b.NoKubelet || files[KubeletUnit] == Masked
 	if m.hangs(ctx, instance) || !m.starts(ctx, instance, b) {
 		return ctx.Err()
 	}
-	late := time.Since(begun).Seconds()
 	if !atOnce {
 		delay := m.fleet.latencies.Boot
 		if isGeneric(files) {
@@ -116,11 +115,6 @@ func (m *machine) boot(ctx context.Context, instance emulator.Instance, atOnce b
 		return err
 	}
 	who.machineID = cmp.Or(b.MachineID, who.machineID)
-	who.late = late
-	who.sshKey, who.packages = cmp.Or(b.SSHKey, who.sshKey), cmp.Or(b.Packages, who.packages)
-	if b.Hostname != "" {
-		who.node, who.hostname = b.Hostname, b.Hostname
-	}
 	m.mu.Lock()
 	m.node = who.node
 	m.mu.Unlock()

@@ -12,9 +12,6 @@ import (
 	"kamino.dev/kamino/azure/emulator"
 )
 
-// little is the CPU that is left where almost all is reserved.
-var little = *resource.NewMilliQuantity(1, resource.DecimalSI)
-
 const (
 	kubeletVersion = "v1.36.3"
 	memoryPerCPU   = 4 // GiB, that of Azure's D series

@@ -110,9 +110,6 @@ func (k *player) heartbeats(ctx context.Context) {
 		err := k.Beat(ctx)
 		if err == nil && n%beatsPerStatus == 0 {
 			err = errors.Join(k.Report(ctx), k.Introduce(ctx))
-			if k.Behaviour.Restless {
-				err = errors.Join(err, k.started(ctx))
-			}
 		}
 		if err != nil && ctx.Err() == nil {
 			k.fleet.logger.Debug("heartbeat failed", "node", k.node, "error", err)

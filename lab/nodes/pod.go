@@ -168,7 +168,7 @@ func (k *player) runPod(ctx context.Context, w *podWorker) error {
 
 // job lets pods of Jobs end.
 func (k *player) job(ctx context.Context, pod *corev1.Pod) error {
-	if !ownedBy(pod, "Job") || k.Behaviour.Jobs == Hangs {
+	if !ownedBy(pod, "Job") {
 		return nil
 	}
 	phase := corev1.PodSucceeded
@@ -185,11 +185,8 @@ func ownedBy(pod *corev1.Pod, kind string) bool {
 
 // waits is the reason for which the containers of a pod wait on such a machine; "": they run.
 func (b Behaviour) waits(pod *corev1.Pod) string {
-	switch {
-	case ownedBy(pod, "DaemonSet"):
+	if ownedBy(pod, "DaemonSet") {
 		return b.Daemons
-	case ownedBy(pod, "Job") && b.Jobs != Fails && b.Jobs != Hangs:
-		return b.Jobs
 	}
 	return ""
 }

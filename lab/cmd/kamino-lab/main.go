@@ -26,7 +26,7 @@ func main() {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())
 	})
-	root.AddCommand(newUpCommand(), newDemoCommand(), newCrashCommand(), newProveCommand(), newComponentCommand())
+	root.AddCommand(newUpCommand(), newDemoCommand(), newCrashCommand(), newComponentCommand())
 
 	ctx := context.Background()
 	// A component installs its own signal handling, and may do so only once.
