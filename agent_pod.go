@@ -9,41 +9,42 @@ import (
 	"time"
 )
 
-// Task is what the agent does in a pod on the donor; the name is that of its verb.
+// Task is the work that the agent does in a pod on a node. Its value is the verb of kamino-agent.
 type Task string
 
 const (
 	// TaskSeal makes the disk fit to be cloned and switches the machine off.
 	TaskSeal Task = "seal"
-	// TaskInventory looks at the files of the disk while the node still serves its pods, and
-	// refuses what the seal would refuse. It changes nothing but the host's memory, in which the
-	// seal finds what was seen.
+	// TaskInventory checks the files of the disk while the node still serves its pods, and refuses
+	// what the seal would refuse. It changes nothing but the host's memory, where the seal finds
+	// the result.
 	TaskInventory Task = "inventory"
-	// TaskPackages writes the list of the installed packages on the node. Only a Shelf makes it.
+	// TaskPackages writes the list of the installed packages on the node. Only a PackageStore
+	// starts it.
 	TaskPackages Task = "packages"
 	// TaskCheck refuses, while the node still serves its pods, what TaskPatch would refuse. It
-	// changes nothing. Only a Patcher makes it and the next three, under the verb patch.
+	// changes nothing. Only a Patcher starts it, TaskPatch, TaskReboot and TaskLook, all under the
+	// verb patch.
 	TaskCheck Task = "check"
 	// TaskPatch upgrades the node's packages.
 	TaskPatch Task = "patch"
-	// TaskReboot restarts the node if it still is in the boot that the order names.
+	// TaskReboot restarts the node if it is still in the boot that the order names.
 	TaskReboot Task = "reboot"
-	// TaskLook tells how the node stands.
+	// TaskLook reports the state of the node.
 	TaskLook Task = "look"
 )
 
-// SealOrder is what the agent in a seal pod is to do.
+// SealOrder is what a run passes to the agent in a pod.
 type SealOrder struct {
 	Run string
-	// Nonce is a random text that the receipt has to repeat: a receipt made
-	// without having been asked, or by another node, does not know it. Empty where a
-	// plan only tries whether the pod would be admitted.
+	// Nonce is a random text that the receipt repeats. So a receipt that was made earlier, or by
+	// another node, is recognized. Empty where a plan only tries whether the pod would be admitted.
 	Nonce string
-	// Policy is the run's seal policy as YAML, at most SealPolicyMost bytes; nil
-	// where the run brings none.
+	// Policy is the run's seal policy as YAML, at most SealPolicyMost bytes; nil if the run has
+	// none.
 	Policy []byte
-	// Patch is what the agent is told in place of that by a run which patches, as JSON
-	// (docs/agent.md, "Patch"); nil for others.
+	// Patch is the patch policy as JSON (docs/agent.md, "Patch"), in place of Policy; nil unless
+	// the run patches.
 	Patch []byte
 }
 
@@ -51,22 +52,22 @@ type SealOrder struct {
 // environment variable, of which Linux takes 128 KiB.
 const SealPolicyMost = 64 << 10
 
-// AgentPod is what is known of a pod in which the agent does a task.
+// AgentPod is the observed state of a pod in which the agent does a task.
 type AgentPod struct {
 	Exists  bool
 	Name    string // NAMESPACE/NAME
-	Node    string // that it is pinned to
-	Nonce   string // of the order that it was made for
-	Started bool   // its container began to run: the disk may have been touched
-	Failed  bool   // it ended without powering the machine off
-	Done    bool   // it ended well
+	Node    string // the node that it is pinned to
+	Nonce   string // nonce of the order that it was made for
+	Started bool   // its container began to run, so the disk may have been changed
+	Failed  bool   // it ended without switching the machine off
+	Done    bool   // it succeeded
 	Ousted  bool   // it failed because the node did not admit it, or killed it
-	Refused bool   // it failed because of what is on the disk: another one would too
-	Message string // why it is waiting, or the last words of a failed one
+	Refused bool   // it failed because of the disk, so another pod would fail too
+	Message string // why it waits, or the last lines of a failed pod
 }
 
-// RefuseForeign is an error where the pod is not the one that was made for an order on a node: a
-// name is not an identity, and what a stranger's pod reports is not this run's.
+// RefuseForeign returns an error if the pod was not made for this node and this nonce. Anybody may
+// create a pod of the same name; its report is not this run's.
 func (p AgentPod) RefuseForeign(node, nonce string) error {
 	var why string
 	switch {
@@ -88,15 +89,14 @@ const (
 	// AnnotationReceipt holds the donor's Receipt as JSON; the node itself
 	// writes it when its disk is sealed.
 	AnnotationReceipt = "kamino.dev/receipt"
-	// AnnotationSealFailure is the node's word on why it gave a run's seal up,
-	// as {"run": ID, "error": TEXT}.
+	// AnnotationSealFailure is written by the node when it gives up a run's seal, as {"run": ID,
+	// "error": TEXT}.
 	AnnotationSealFailure = "kamino.dev/seal-failure"
 	// AnnotationProtect keeps cluster-autoscaler from removing the node
 	// (https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md).
 	AnnotationProtect = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-	// TaintBlock keeps new pods off the donor. A taint of our own, and not the
-	// cordon, so that a person's cordon stays a person's. The prefix tells
-	// cluster-autoscaler not to expect the taint on new nodes of the pool
+	// TaintBlock keeps new pods off the donor. Kamino does not cordon, so a cordon is always a
+	// person's. The prefix makes cluster-autoscaler not expect the taint on new nodes of the pool
 	// (since 1.29, release notes of cluster-autoscaler-1.29.0).
 	TaintBlock = "status-taint.cluster-autoscaler.kubernetes.io/kamino-donor"
 	// TaintDeleting is what cluster-autoscaler puts on a node it is removing.
@@ -118,9 +118,9 @@ type Receipt struct {
 	// SSHKeys are fingerprints of the public keys of the donor's SSH server, sorted: the first half
 	// of the SHA-256 of each in hex.
 	SSHKeys []string `json:"sshKeys,omitempty"`
-	// Unknown tells of files that nothing explains; nil if the agent did not look.
+	// Unknown counts the files that nothing explains; nil if the agent did not look.
 	Unknown *UnknownFiles `json:"unknown,omitempty"`
-	// Timing is of the donor's boot before the seal, where that is proved to be the first boot of a
+	// Timing is the donor's boot before the seal, recorded only if it was the first boot of a
 	// machine that is no clone.
 	Timing
 }
@@ -140,16 +140,16 @@ func (n Node) Receipt() (r Receipt, ok bool) {
 	return r, err == nil && r.Run != "" && r.Hash != ""
 }
 
-// Timing is a boot by its phases, by the names of package boot. Phases overlap.
+// Timing is the record of one boot by phase; package boot defines the names. Phases overlap.
 type Timing struct {
-	// Phases are the seconds that each took; nil where they are not recorded.
+	// Phases are the seconds that each phase took; nil if not recorded.
 	Phases map[string]float64 `json:"phases,omitempty"`
-	// Starts are when each began, in seconds since the kernel's start; nil of agents that did not
-	// tell.
+	// Starts are when each phase began, in seconds since the kernel's start; nil if the agent did
+	// not report them.
 	Starts map[string]float64 `json:"starts,omitempty"`
 }
 
-// A lease keeps no more of a boot than about 3 KB, whatever a node tells of it.
+// Limits of the boot record that a lease keeps, about 3 KB, whatever a node reports.
 const (
 	maxPhases    = 24
 	maxPhaseName = 40
@@ -157,15 +157,14 @@ const (
 	maxFirmware  = 60 * 60.0      // seconds before the kernel's start
 )
 
-// namesPhase says whether a name may be a phase's: what JSON escapes, it makes up to six times as
-// long on the lease.
+// namesPhase reports whether a text can be the name of a phase. Characters that JSON escapes take
+// up to six times their length on the lease.
 func namesPhase(name string) bool {
 	written, err := json.Marshal(name)
 	return err == nil && len(written) == len(name)+len(`""`) && len(name) <= maxPhaseName && Plain(name) == name
 }
 
-// bounded is what of a node's word can be a boot; the first phases by name where there are too
-// many.
+// bounded returns the phases that can be a boot. Of too many phases it keeps the first by name.
 func (t Timing) bounded() Timing {
 	out := Timing{map[string]float64{}, map[string]float64{}}
 	for _, name := range slices.Sorted(maps.Keys(t.Phases)) {
@@ -181,14 +180,14 @@ func (t Timing) bounded() Timing {
 	return out
 }
 
-// Waterfall is a boot of which is known when its phases began.
+// Waterfall is a boot whose phases have known starts.
 type Waterfall struct {
 	Node string    `json:"node"`
-	At   time.Time `json:"at"` // when it was noted
+	At   time.Time `json:"at"` // when it was recorded
 	Timing
 }
 
-// Waterfall has the phases whose start is told; nil without any.
+// Waterfall returns the phases whose start is known; nil if there are none.
 func (t Timing) Waterfall(node string, at time.Time) *Waterfall {
 	t = t.bounded()
 	maps.DeleteFunc(t.Phases, func(name string, _ float64) bool { _, told := t.Starts[name]; return !told })
@@ -198,7 +197,7 @@ func (t Timing) Waterfall(node string, at time.Time) *Waterfall {
 	return &Waterfall{node, at, t}
 }
 
-// SealFailure is why the node gave up the seal of a run; empty if it did not.
+// SealFailure returns why the node gave up the seal of a run; "" if it did not.
 func (n Node) SealFailure(run string) string {
 	var failure struct{ Run, Error string }
 	if err := readPlain([]byte(n.Annotations[AnnotationSealFailure]), &failure); err != nil || failure.Run != run {

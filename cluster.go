@@ -13,9 +13,9 @@ type Cluster interface {
 	AgentPods
 	Leases
 
-	// Preflight returns ErrForbidden naming every right that a run with these
-	// options uses and that is missing, or an error that says what must be installed
-	// first. Doubts are as those of Provider.Preflight.
+	// Preflight returns ErrForbidden, naming every missing right that a run with these options
+	// uses, or an error that says what must be installed first. Doubts are as in
+	// Provider.Preflight.
 	Preflight(context.Context, DrainOptions) (doubts []Warning, err error)
 }
 
@@ -25,64 +25,65 @@ type Nodes interface {
 	Node(ctx context.Context, name string) (Node, error)
 	// Nodes reads all nodes, page by page.
 	Nodes(context.Context) ([]Node, error)
-	// Pulse is a kubelet's last sign of life, more closely than the node's status
-	// tells it where the cluster knows.
+	// Pulse returns a kubelet's last sign of life, more precisely than the node's status where the
+	// cluster has it.
 	Pulse(context.Context, Node) (time.Time, error)
-	// Mark writes our marks on a node. It touches nothing that is not ours, and
-	// only the node of that UID: else ErrConflict.
+	// Mark writes a run's marks on a node and changes nothing else. ErrConflict: the node of that
+	// name has another UID.
 	Mark(context.Context, Node, Mark) error
-	// Unmark takes them off and gives back what stood there before, with the same care.
+	// Unmark removes a run's marks and restores what stood there before. ErrConflict as for Mark.
 	Unmark(context.Context, Node) error
 }
 
 // AgentPods are the pods in which the agent works on a node. Part of [Cluster].
 type AgentPods interface {
-	// StartAgent creates the pod of a run in which the agent does a task on the
-	// node. One that exists already is no error. ErrUnsupported where pods of
-	// TaskInventory are not admitted and those of TaskSeal are.
+	// StartAgent creates the pod in which the agent does a task of a run on the node. A pod that
+	// exists already is no error. ErrUnsupported: pods of TaskInventory are not admitted although
+	// those of TaskSeal are.
 	StartAgent(context.Context, Node, Task, SealOrder) error
-	// AgentPod reads the pod that has the name of a run's pod for a task; one that does not exist
-	// is no error. Whose it is only its Node and Nonce tell.
+	// AgentPod reads the pod with the name that a run's pod for a task has. A pod that does not
+	// exist is no error. Only Node and Nonce prove that the pod is the run's.
 	AgentPod(ctx context.Context, run string, task Task) (AgentPod, error)
-	// RemoveAgents deletes the pods in which a run does these tasks, at once and without grace.
-	// Ones that do not exist are no error.
+	// RemoveAgents deletes the pods in which a run does these tasks, at once and without grace. A
+	// pod that does not exist is no error.
 	RemoveAgents(ctx context.Context, run string, tasks []Task) error
 }
 
-// Leases hold what each pool and its run must remember. Part of [Cluster].
+// Leases are the records of all pools and of their runs. Part of [Cluster].
 type Leases interface {
-	// Lease reads the lease of a pool; a pool that never had one has a zero
-	// Lease with that Pool and no Revision.
+	// Lease reads the lease of a pool. For a pool without one it returns a zero Lease with that
+	// Pool and no Revision.
 	Lease(context.Context, PoolID) (Lease, error)
-	// Leases reads those of all pools, for finding runs that were left.
+	// Leases reads the leases of all pools, to find unfinished runs.
 	Leases(context.Context) ([]Lease, error)
-	// SetLease writes a lease if it is still at lease.Revision, else
-	// ErrConflict, and returns it as it stands afterwards.
+	// SetLease writes a lease if it is still at lease.Revision, and returns the stored lease. Else
+	// ErrConflict.
 	SetLease(context.Context, Lease) (Lease, error)
 }
 
 // Recorder is a cluster that keeps events of a node for people to read.
 type Recorder interface {
-	// Record never fails a run; an event that cannot be written is lost. A run has one of each
-	// reason on a node, also where it was adopted and does a step again.
+	// Record writes an event. An event that cannot be written is lost; it never fails a run. A run
+	// has one event of each reason on a node, also where it was adopted and repeats a step.
 	Record(ctx context.Context, node Node, run, reason, message string)
 }
 
-// PackageStore is a Cluster that keeps a DiskList for each image version, under the run that made it, and
-// asks nodes for theirs. Errors are those of [Provider].
+// PackageStore is a Cluster that keeps a DiskList for each image version, under the run that made
+// it, and that can ask a node for its list. Errors are those of [Provider].
 type PackageStore interface {
-	// SaveList keeps the list of a run. One that is there already stays; it is an error where it is
-	// of other packages or another pool.
+	// SaveList keeps the list of a run. A list that exists stays. It is an error if that list has
+	// other packages or another pool.
 	SaveList(ctx context.Context, pool PoolID, run string, list DiskList) error
-	// List reads it. ErrNotFound: there is none.
+	// List reads the list of a run. ErrNotFound: there is none.
 	List(ctx context.Context, run string) (DiskList, error)
-	// Lists are the runs of a pool of which there are lists.
+	// Lists returns the runs of a pool that have a list.
 	Lists(ctx context.Context, pool PoolID) (runs []string, err error)
-	// DeleteList deletes one; one that does not exist is no error.
+	// DeleteList deletes the list of a run. A list that does not exist is no error.
 	DeleteList(ctx context.Context, run string) error
-	// AskPackages creates the pod in which the agent writes AnnotationPackages on the node. One of
-	// that run that exists is replaced.
+	// AskPackages creates the pod in which the agent writes AnnotationPackages on the node. An
+	// existing pod of that run is replaced.
 	AskPackages(ctx context.Context, node Node, order SealOrder) error
-	// ForgetPackages removes that pod and the annotation, where they are of the order's nonce.
+	// ForgetPackages removes the pod of AskPackages and the annotation, if they have the order's
+	// nonce.
 	ForgetPackages(ctx context.Context, node Node, order SealOrder) error
 }

@@ -10,41 +10,38 @@ import (
 	"time"
 )
 
-// The errors that both ports share. Adapters wrap them with %w, so that the
-// engine can decide by errors.Is what a failed call means.
+// The errors of both ports. Adapters wrap them with %w, and the engine checks them with errors.Is.
 var (
-	// ErrNotFound: the thing named does not exist (any more), says one answer. It
-	// may be wrong for a while: clouds replicate what their regions know. No donor
-	// is given up for it alone.
+	// ErrNotFound: one answer says that the resource does not exist. It may be wrong for a while,
+	// because clouds replicate between regions. No donor is given up for one such answer.
 	ErrNotFound = errors.New("not found")
-	// ErrNotVisible: these credentials are shown nothing where the thing should
-	// be: another tenant, a subscription or resource group that does not exist or
-	// in which they have no rights. Whether the thing exists is not known.
+	// ErrNotVisible: these credentials see nothing where the resource should be (another tenant, or
+	// a subscription or resource group that does not exist or grants them no rights). Whether the
+	// resource exists is not known.
 	ErrNotVisible = errors.New("not visible to these credentials")
-	// ErrInProgress: something else is being done to the thing just now; look
-	// again later.
+	// ErrInProgress: another operation on the resource is running; look again later.
 	ErrInProgress = errors.New("another operation is in progress")
-	// ErrConflict: the thing changed since it was read; nothing was written.
-	// Read again, decide again.
+	// ErrConflict: the resource changed since it was read, and nothing was written. Read and decide
+	// again.
 	ErrConflict = errors.New("changed since it was read")
-	// ErrUnavailable: the other side did not answer, or answered that it could
-	// not. Whether the call took effect is not known: look.
+	// ErrUnavailable: the service did not answer, or answered with a server error. Whether the call
+	// took effect is not known: look.
 	ErrUnavailable = errors.New("service unavailable")
-	// ErrForbidden: these credentials may not do this. Trying again is useless.
+	// ErrForbidden: these credentials may not do this. Trying again does not help.
 	ErrForbidden = errors.New("not allowed")
 	// ErrUnsupported: this provider, pool or instance cannot do this, ever.
 	ErrUnsupported = errors.New("not supported")
-	// ErrTooLarge: what was to be stored is larger than the store takes.
+	// ErrTooLarge: the value is larger than its store accepts.
 	ErrTooLarge = errors.New("too large")
-	// ErrInUse: a model or an instance refers to the version; it was not deleted.
+	// ErrInUse: a model or an instance refers to the version, so it was not deleted.
 	ErrInUse = errors.New("in use")
-	// ErrLeaseLost: another process took the run over; this one must stop
-	// without touching anything more.
+	// ErrLeaseLost: another process took the run over. This process must stop without changing
+	// anything.
 	ErrLeaseLost = errors.New("the run was taken over by another process")
 )
 
-// ThrottledError says that the other side accepts no more calls for a while. It
-// is never a failure of the step, only a delay.
+// ThrottledError: the service accepts no more calls for a while. It delays a step and never fails
+// it.
 type ThrottledError struct {
 	After time.Duration // how long from now, as the service said
 	Err   error
@@ -56,7 +53,7 @@ func (e *ThrottledError) Error() string {
 
 func (e *ThrottledError) Unwrap() error { return e.Err }
 
-// HintError carries what the operator can type or change next.
+// HintError is an error with advice: what the operator can type or change next.
 type HintError struct {
 	Err  error
 	Hint string
@@ -66,13 +63,12 @@ func (e *HintError) Error() string { return e.Err.Error() }
 
 func (e *HintError) Unwrap() error { return e.Err }
 
-// WithHint adds advice to an error. The command line prints it on a line of its
-// own below the message.
+// WithHint adds advice to an error. The command line prints it on a line below the message.
 func WithHint(err error, format string, args ...any) error {
 	return &HintError{Err: err, Hint: fmt.Sprintf(format, args...)}
 }
 
-// Hint returns the advice an error carries, or "".
+// Hint returns the advice of an error; "" if it has none.
 func Hint(err error) string {
 	var h *HintError
 	if errors.As(err, &h) {
@@ -99,7 +95,7 @@ func Hints(err error) []string {
 	return nil
 }
 
-// Refusals are those of every error in a tree of joined and wrapped errors.
+// Refusals returns the refusals of every error in a tree of joined and wrapped errors.
 func Refusals(err error) (list []Refusal) {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case *RefusedError:
@@ -114,8 +110,8 @@ func Refusals(err error) (list []Refusal) {
 	return list
 }
 
-// Advice is all that an error tells the operator to do, each once: what its refusals say, and its
-// hints.
+// Advice returns everything that an error tells the operator to do, each line once: what its
+// refusals say, and its hints.
 func Advice(err error) []string {
 	var all []string
 	for _, r := range Refusals(err) {
@@ -124,12 +120,12 @@ func Advice(err error) []string {
 	return each(append(all, Hints(err)...))
 }
 
-// AdviceOr is what every hint of an error says, each once, or otherwise where it has none.
+// AdviceOr returns every hint of an error, each once; otherwise, if it has none.
 func AdviceOr(err error, otherwise string) string {
 	return cmp.Or(strings.Join(each(Hints(err)), "; "), otherwise)
 }
 
-// each leaves out what was said before.
+// each removes repeated lines.
 func each(lines []string) (out []string) {
 	for _, line := range lines {
 		if !slices.Contains(out, line) {
@@ -139,12 +135,12 @@ func each(lines []string) (out []string) {
 	return out
 }
 
-// Refusal is one reason why Kamino does not touch a pool or a node. It names
-// the field, its value, and what the user can do.
+// Refusal is one reason why Kamino does not touch a pool or a node. It names the field, its value,
+// and what the user can do.
 type Refusal struct {
 	Code  string `json:"code"`            // stable, for programs: "upgrade-policy", "spot", …
-	Field string `json:"field"`           // where the value stands
-	Value string `json:"value"`           // what stands there
+	Field string `json:"field"`           // where the value is
+	Value string `json:"value"`           // the value found there
 	Why   string `json:"why"`             // what would go wrong
 	Do    string `json:"do"`              // what the user can do about it
 	Allow string `json:"allow,omitempty"` // the option that overrides it, where one exists
@@ -158,16 +154,17 @@ func (r Refusal) String() string {
 	return fmt.Sprintf("%s is %q: %s; %s", r.Field, r.Value, r.Why, r.Do)
 }
 
-// Spot says whether the provider may take the machine away at any time, as Refusals tell.
+// Spot reports whether the provider may take the machine away at any time, according to its
+// Refusals.
 func Spot(list []Refusal) bool {
 	return slices.ContainsFunc(list, func(r Refusal) bool { return r.Code == "spot" })
 }
 
-// Codes of refusals that are about taking donors, or about promoting. A pool goes back to a former
-// image all the same, most of all while a bad one is rolled out: they stop no withdrawal and no
-// rollback.
+// Codes of refusals that concern only taking donors or promoting. A withdrawal or a rollback
+// ignores them: a pool must be able to return to a former image, most of all while a bad one is
+// rolled out.
 const (
-	CodeShared    = "shared" // the pool's next image is that of another pool, too
+	CodeShared    = "shared" // the pool's next image is also that of another pool
 	CodeRefresh   = "refresh"
 	CodeSuspended = "suspended"
 	CodeWarmPool  = "warm-pool"
@@ -177,8 +174,7 @@ const (
 
 var notOfGoingBack = []string{CodeShared, CodeRefresh, CodeSuspended, CodeWarmPool, CodeRepairs, CodeNoImage}
 
-// RefusedError lists every refusal that applies, not only the first. Nothing
-// was changed anywhere.
+// RefusedError lists every refusal that applies. Nothing was changed.
 type RefusedError struct {
 	Subject  string // "node k8s-…" or "pool …"
 	Refusals []Refusal
@@ -192,7 +188,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s refused: %s", e.Subject, strings.Join(lines, "\n  and: "))
 }
 
-// HeldError says that another run of this pool is alive.
+// HeldError: another run of this pool is alive.
 type HeldError struct {
 	Pool   PoolID
 	Holder string // run
@@ -207,43 +203,43 @@ func (e *HeldError) Error() string {
 		e.Pool.Name(), e.Holder, cmp.Or(e.By, "unknown"), e.Work.Takes(), cmp.Or(e.Donor, "none"), cmp.Or(e.Step, StepLock))
 }
 
-// Transient tells whether looking again later can help.
+// Transient reports whether looking again later can help.
 func Transient(err error) bool {
 	var t *ThrottledError
 	return errors.As(err, &t) || errors.Is(err, ErrInProgress) ||
 		errors.Is(err, ErrConflict) || errors.Is(err, ErrUnavailable)
 }
 
-// RefuseUnknown refuses a node that the cluster does not have.
+// RefuseUnknown is the refusal of a node that the cluster does not have.
 func RefuseUnknown(node string) error {
 	return &RefusedError{Subject: fmt.Sprintf("node %q", node), Refusals: []Refusal{{Code: "unknown-node",
 		Why: "not found: the cluster has no node of that name",
 		Do:  "kubectl get nodes lists the nodes; if a run left this one off and Kubernetes forgot it: kamino restore"}}}
 }
 
-// RefuseMark refuses a node whose mark cannot be believed.
+// RefuseMark is the refusal of a node whose mark cannot be believed.
 func RefuseMark(node string, err error) error {
 	return &RefusedError{Subject: "node " + node, Refusals: []Refusal{{Code: "mark", Why: err.Error(), Do: LeftAlone(node)}}}
 }
 
-// CodeSealPod is the code of the refusal of a seal pod that no donor could have: its image is
-// not known, or not admitted.
+// CodeSealPod is the code of a refusal that concerns the seal pod on any node: its image is
+// unknown, or not admitted.
 const CodeSealPod = "seal-pod"
 
-// CodeLocalVolume is the code of the refusal of a node on whose machine a PersistentVolume has its
-// data: a drain keeps that, and a stop destroys it. No option lifts it.
+// CodeLocalVolume is the code of the refusal of a node whose machine stores the data of a
+// PersistentVolume. A drain keeps that data, a stop destroys it. No option lifts the refusal.
 const CodeLocalVolume = "local-volume"
 
 // CodeReturns is the code of the refusal of a node for pods that would come back after an eviction.
 const CodeReturns = "returning-pods"
 
-// OfNode says whether all of an error's refusals are for what only its node has, and what is found
-// before anything is taken: such a candidate has cost nothing, and says nothing of the next one.
+// OfNode reports whether all refusals concern only this node and were found before anything was
+// taken. Such a candidate has cost nothing, and the next candidate may succeed.
 func OfNode(refusals []Refusal) bool {
 	return len(refusals) > 0 && !slices.ContainsFunc(refusals, func(r Refusal) bool { return r.Code != CodeLocalVolume && r.Code != CodeReturns })
 }
 
-// RefuseStuck is the refusal of a node for pods that no waiting removes.
+// RefuseStuck is the refusal of a node for pods that waiting does not remove.
 func RefuseStuck(pods []Pod) Refusal {
 	if back := Returning(pods); len(back) > 0 {
 		return Refusal{Code: CodeReturns, Why: "the node cannot be drained: " + DescribePods(back) + "; nothing was evicted", Do: LeaveReturning}
@@ -252,29 +248,29 @@ func RefuseStuck(pods []Pod) Refusal {
 		Do: "give these pods a controller or fix their budgets, choose another node, or use --force to delete them"}
 }
 
-// Returning are the pods that would come back, and that no waiting removes.
+// Returning returns the pods that would come back after an eviction and do not end by themselves.
 func Returning(pods []Pod) []Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return !p.Returns || !p.Stuck })
 }
 
-// Tolerant are the pods that tolerate the block: any of them may have come after the drain.
+// Tolerant returns the pods that tolerate the block. Any of them may have arrived after the drain.
 func Tolerant(pods []Pod) []Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return !p.Returns })
 }
 
-// LeaveReturning is what to do about pods that come back to a node although it is blocked.
+// LeaveReturning is the advice about pods that come back to a blocked node.
 const LeaveReturning = "choose another node, or let the workloads of these pods tolerate only the taints that they need; --force does not help"
 
-// InTheWay is what a look met that the same command would meet again until somebody changes what
-// the message names. A read that failed is none: services and credentials come right by
-// themselves (a role of Azure takes minutes to be in effect).
+// InTheWay is an obstacle that the same command would meet again until somebody changes what the
+// message names. A failed read is not one: services recover, and new rights take minutes to take
+// effect (Azure).
 type InTheWay struct{ Err error }
 
 func (e InTheWay) Error() string { return e.Err.Error() }
 
 func (e InTheWay) Unwrap() error { return e.Err }
 
-// Refusing says whether an error of a look is a refusal.
+// Refusing reports whether the error of an observation is a refusal.
 func Refusing(err error) bool {
 	var refused *RefusedError
 	var held *HeldError
@@ -282,7 +278,7 @@ func Refusing(err error) bool {
 	return errors.As(err, &refused) || errors.As(err, &held) || errors.As(err, &met)
 }
 
-// HintPool tells what to do where a pool cannot be read that a donor belongs to.
+// HintPool adds what to type if the pool of a donor cannot be read.
 func HintPool(err error, pool PoolID) error {
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -294,7 +290,7 @@ func HintPool(err error, pool PoolID) error {
 	return err
 }
 
-// CutText keeps at most so many characters of a text, the last of which then is "…".
+// CutText shortens a text to a number of characters, the last of which is then "…".
 func CutText(s string, most int) string {
 	if r := []rune(s); len(r) > most {
 		return string(r[:most-1]) + "…"
@@ -302,7 +298,7 @@ func CutText(s string, most int) string {
 	return s
 }
 
-// FailedStep is the step that an error of a run comes from.
+// FailedStep returns the step in which a run's error occurred.
 func FailedStep(err error) string {
 	var s *StepError
 	if errors.As(err, &s) {
@@ -311,12 +307,12 @@ func FailedStep(err error) string {
 	return ""
 }
 
-// StepError says which step failed.
+// StepError is an error with the step that failed.
 type StepError struct {
 	Step string
 	Err  error
-	// Refused: a look before the first change but for marks met what the same command would meet
-	// again.
+	// Refused: the run met an obstacle that the same command would meet again, before it changed
+	// anything but marks.
 	Refused bool
 }
 
@@ -324,8 +320,8 @@ func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
 
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Interrupted is the error of a call that ended because ctx did: clients tell
-// that as anything between a time-out and a broken reply.
+// Interrupted is the error of a call that ended because ctx ended. Clients report that as anything
+// from a time-out to a broken reply.
 func Interrupted(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && (Transient(err) || errors.Is(err, cause)) {
 		return &interruption{cause}
@@ -333,7 +329,7 @@ func Interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// interruption is the end of a run's context, in words for people.
+// interruption is the end of a run's context, worded for people.
 type interruption struct{ cause error }
 
 func (i *interruption) Error() string {
@@ -345,7 +341,7 @@ func (i *interruption) Error() string {
 
 func (i *interruption) Unwrap() error { return i.cause }
 
-// SomeOf names the first few of a list.
+// SomeOf names the first entries of a list and counts the others.
 func SomeOf(names []string) string {
 	const most = 5
 	if len(names) > most {
@@ -354,7 +350,7 @@ func SomeOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// InBrackets is a text in brackets, with a space before it; "" where there is no text.
+// InBrackets returns " (text)"; "" for an empty text.
 func InBrackets(s string) string {
 	if s == "" {
 		return ""

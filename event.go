@@ -8,13 +8,13 @@ type EventKind string
 // The kinds of events, in the order in which a step can send them.
 const (
 	EventStarted    EventKind = "started"
-	EventActed      EventKind = "acted"   // about to do what Message says
-	EventWaiting    EventKind = "waiting" // for what Message says
-	EventRetry      EventKind = "retry"   // a call failed and will be looked at again
+	EventActed      EventKind = "acted"   // about to do what Message describes
+	EventWaiting    EventKind = "waiting" // waiting for what Message describes
+	EventRetry      EventKind = "retry"   // a call failed; the step looks again
 	EventSkipped    EventKind = "skipped"
 	EventDone       EventKind = "done"
 	EventFailed     EventKind = "failed"
-	EventRefused    EventKind = "refused" // failed before its first change, by what the same command would meet again
+	EventRefused    EventKind = "refused" // failed before its first change, because of an obstacle that the same command would meet again
 	EventWarning    EventKind = "warning"
 	EventGivingBack EventKind = "giving back"
 )
@@ -29,10 +29,10 @@ type Event struct {
 	Number  int           `json:"number,omitempty"` // of the step, from 1
 	Total   int           `json:"total,omitempty"`
 	Elapsed time.Duration `json:"elapsed"` // since the step started, in nanoseconds
-	// Limit is how long a wait may last at most, in nanoseconds from the step's start; 0 where that
-	// is not known.
+	// Limit is the longest that a wait may last, in nanoseconds from the step's start; 0 if not
+	// known.
 	Limit   time.Duration `json:"limit,omitempty"`
-	Percent int           `json:"percent"` // as the provider reports it; -1 when it reports none
+	Percent int           `json:"percent"` // as the provider reports it; -1 if it reports none
 	Message string        `json:"message,omitempty"`
 }
 

@@ -13,20 +13,20 @@ import (
 )
 
 // AnnotationFreshness holds a node's Freshness as JSON. The agent on nodes of Kamino's images
-// writes it with the node's own credential: it is a claim, and only shown.
+// writes it with the node's own credential, so it is a claim and only shown.
 const AnnotationFreshness = "kamino.dev/freshness"
 
-// Freshness is how far a disk is patched, as the agent on it reports. What it does not know is
-// empty.
+// Freshness is how current the packages of a disk are, as the agent on it reports. Unknown fields
+// are empty.
 type Freshness struct {
-	// PackageDigest is the SHA-256 in hex of the packages on the disk, a line each of name, version
-	// and architecture, sorted; "" where no package manager is.
+	// PackageDigest is the SHA-256 in hex of the packages on the disk, one line each with name,
+	// version and architecture, sorted; "" where there is no package manager.
 	PackageDigest string `json:"packageDigest,omitempty"`
 	PackageCount  int    `json:"packageCount,omitempty"`
-	// PatchedAt is when the newest package was put on the disk, by the node's clock.
+	// PatchedAt is when the newest package was installed, by the node's clock.
 	PatchedAt time.Time `json:"patchedAt,omitzero"`
-	// Kernel is the newest one in /boot, which the next boot takes unless the boot loader was told
-	// otherwise.
+	// Kernel is the newest kernel in /boot, which the next boot uses unless the boot loader is
+	// configured otherwise.
 	Kernel string `json:"kernel,omitempty"`
 }
 
@@ -34,9 +34,9 @@ type Freshness struct {
 // (https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/node-v1/#NodeStatus).
 type Software struct {
 	Kernel, OS, Kubelet, Runtime string
-	// Images are those in its cache, as many as the kubelet lists: the 50 largest, unless its
-	// nodeStatusMaxImages says otherwise
-	// (https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/).
+	// Images are the images in the node's cache that the kubelet lists: the 50 largest by default
+	// (nodeStatusMaxImages,
+	// https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/).
 	Images []CachedImage
 }
 
@@ -46,12 +46,13 @@ type CachedImage struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// TagValue bounds the value of a tag. Azure and AWS take 256 characters and 50 tags
-// (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources,
+// TagValue is the longest value that Kamino writes into a tag. Azure and AWS accept 256 characters
+// and 50 tags (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources,
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Tags.html).
 const TagValue = 128
 
-// Tags are what a version says of what its nodes begin with; what is not known has none.
+// Tags returns the tags of a version that describe the software of its disk. Unknown values get no
+// tag.
 func (f Freshness) Tags(s Software) map[string]string {
 	var bytes int64
 	for _, image := range s.Images {
@@ -77,7 +78,7 @@ func (f Freshness) Tags(s Software) map[string]string {
 	return all
 }
 
-// Freshness is what a node tells of itself; zero where it tells nothing.
+// Freshness reads what a node reports about its packages; zero if it reports nothing.
 func (n Node) Freshness() (f Freshness) {
 	if readPlain([]byte(n.Annotations[AnnotationFreshness]), &f) != nil {
 		return Freshness{}
@@ -85,7 +86,7 @@ func (n Node) Freshness() (f Freshness) {
 	return f
 }
 
-// Patched is when the disk of a version was last patched, as far as anybody knows.
+// Patched returns when the disk of a version was last patched, as far as known.
 func (a Artifact) Patched() (Stamp, bool) {
 	if at, err := time.Parse(time.RFC3339, a.Tags[TagPatched]); err == nil {
 		return Stamp{at, true}, true
@@ -93,15 +94,16 @@ func (a Artifact) Patched() (Stamp, bool) {
 	return a.Built()
 }
 
-// AnnotationPackages is where the agent writes what is installed on its node, for the run that its
-// nonce names: a list of packages as base64 of gzip in JSON.
+// AnnotationPackages holds the packages installed on a node, for the run that its nonce names: a
+// list as base64 of gzip, in JSON. The agent writes it.
 const AnnotationPackages = "kamino.dev/packages"
 
-// MaxPackages bounds a list of packages, in bytes; some 50 a package.
+// MaxPackages is the greatest size of a list of packages, in bytes; a package takes about 50.
 const MaxPackages = 1 << 20
 
-// Packages reads what the node wrote for an order; ok is false when it did not, or it cannot be
-// read. The list is the node's own word, as long as no receipt has its digest.
+// Packages reads the list of packages that the node wrote for an order. ok is false if there is
+// none or it cannot be read. The list is a claim of the node until its digest is compared with a
+// receipt.
 func (n Node) Packages(run, nonce string) (list []string, ok bool) {
 	var answer struct {
 		Run, Nonce string
@@ -120,7 +122,7 @@ func (n Node) Packages(run, nonce string) (list []string, ok bool) {
 	return list, true
 }
 
-// unpack is what a node compressed with gzip, of at most so many bytes.
+// unpack decompresses gzip, up to a number of bytes.
 func unpack(packed []byte, most int64) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
@@ -133,13 +135,13 @@ func unpack(packed []byte, most int64) ([]byte, error) {
 	return data, err
 }
 
-// DiskList is what is on the disk of a version, by name.
+// DiskList lists the packages and cached images on the disk of a version, by name.
 type DiskList struct {
 	Packages []string // "NAME VERSION ARCHITECTURE" each, sorted
 	Images   []CachedImage
 }
 
-// Lacks are the images in the cache of a node that are not on the list.
+// Lacks returns the images in a node's cache that are not on the list.
 func (l DiskList) Lacks(n Node) []CachedImage {
 	lacks := []CachedImage{}
 	for _, image := range n.Software.Images {
@@ -150,8 +152,8 @@ func (l DiskList) Lacks(n Node) []CachedImage {
 	return lacks
 }
 
-// ParseBuiltAt reads the tag in which the original wrote when an image was built.
+// ParseBuiltAt reads the tag in which the original script wrote when an image was built.
 func ParseBuiltAt(text string) (time.Time, error) {
-	// The original wrote the local time of its pod, which is UTC in containers.
+	// The original script wrote the local time of its pod, which is UTC in containers.
 	return time.Parse("2006-01-02 15:04:05", text)
 }

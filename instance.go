@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Same says whether two IDs are of one instance: clouds change their case.
+// Same reports whether two IDs are of one instance. Clouds change the case of IDs.
 func (id InstanceID) Same(other InstanceID) bool { return strings.EqualFold(string(id), string(other)) }
 
 // InstanceID identifies one VM: it is the node's spec.providerID.
 type InstanceID string
 
-// Power is what an instance's machine does.
+// Power is the power state of an instance.
 type Power string
 
-// The power states that the engine tells apart. Between is everything that
-// will become another state by itself (starting, stopping).
+// The power states that the engine distinguishes. Between is every state that changes by itself
+// (starting, stopping).
 const (
 	PowerOn      Power = "on"
 	PowerOff     Power = "off"
@@ -30,13 +30,13 @@ const (
 type Instance struct {
 	ID   InstanceID `json:"id"`
 	Pool PoolID     `json:"pool"`
-	// VMID is what SMBIOS shows as system UUID; "" where no call tells it. Then no ID is ever given
-	// to a second machine, and the node with that ID as its spec.providerID says what it shows.
+	// VMID is the system UUID that SMBIOS shows; "" where no call returns it. Then no ID is ever
+	// reused for a second machine, and the node with that ID as its spec.providerID shows the UUID.
 	VMID     string `json:"vmId"`
 	Hostname string `json:"hostname"`
 	Power    Power  `json:"power"`
 	Disk     string `json:"disk"`  // the OS disk, as the provider names it
-	Image    string `json:"image"` // what it booted from, "" when unknown
+	Image    string `json:"image"` // the image that it booted from; "" if unknown
 
 	Machine
 	Size       string `json:"size,omitempty"`       // the machine's type, as the provider names it
@@ -44,30 +44,30 @@ type Instance struct {
 	DiskGB     int    `json:"diskGB,omitempty"`     // of the OS disk, in GiB; 0 when unknown
 	Encryption string `json:"encryption,omitempty"` // the customer's key set of the OS disk; "" for the provider's own key
 
-	// Failure is the provider's word on what last went wrong with the machine,
-	// for instance that no capacity was left to start it; "" when nothing did.
+	// Failure is the provider's last error of the machine, for instance that there was no capacity
+	// to start it; "" if there is none.
 	Failure string `json:"failure,omitempty"`
-	// Refusals are the reasons of the provider against this instance as donor.
+	// Refusals are the provider's reasons against this instance as donor.
 	Refusals []Refusal `json:"refusals,omitempty"`
 }
 
-// WithVM is the instance with the VM that its node or a record showed, where its provider tells none.
+// WithVM fills in the VM ID that the node or a record shows, where the provider returns none.
 func (in Instance) WithVM(vm string) Instance {
 	in.VMID = cmp.Or(in.VMID, vm)
 	return in
 }
 
-// Machine is what a disk and the machine that boots it must agree on.
+// Machine is the hardware that a disk and the machine that boots it must agree on.
 type Machine struct {
 	Generation   string `json:"generation,omitempty"`   // V1 or V2
 	Architecture string `json:"architecture,omitempty"` // x64 or Arm64
 	SecurityType string `json:"securityType,omitempty"` // Standard, TrustedLaunch, …
-	Controller   string `json:"controller,omitempty"`   // of its disks: SCSI, NVMe, of an image also both; "" when unknown
-	Plan         string `json:"plan,omitempty"`         // publisher/product/name of what was bought with its image; "" for nothing
+	Controller   string `json:"controller,omitempty"`   // of the disks: SCSI, NVMe, for an image also both; "" if unknown
+	Plan         string `json:"plan,omitempty"`         // publisher/product/name of the marketplace plan of its image; "" for none
 }
 
-// Unlike tells why an image for this machine may not boot on those that boot an image for
-// another; "" where nothing is known to differ. Case does not count: Azure's does not.
+// Unlike returns why an image for this machine may not boot on the other machine; "" if no
+// difference is known. Case is ignored, as Azure does.
 func (m Machine) Unlike(other Machine) string {
 	for _, part := range []struct{ name, own, others string }{
 		{"architecture", m.Architecture, other.Architecture}, {"generation", m.Generation, other.Generation},
@@ -79,15 +79,15 @@ func (m Machine) Unlike(other Machine) string {
 	return ""
 }
 
-// Settled says whether an instance that is seen for the first time has a node that is not Ready and
-// is older than the budget: it may have been Ready in time, before anybody watched.
+// Settled reports whether an instance that is seen for the first time is older than the budget and
+// its node is not Ready. It may have been Ready in time, before anybody watched.
 func (in Instance) Settled(nodes []Node, now time.Time, budget time.Duration) bool {
 	return slices.ContainsFunc(nodes, func(n Node) bool { return n.RunsOn(in.ID) && !n.Ready && now.Sub(n.Created) > budget })
 }
 
-// SameVM compares two identities of a VM. Case does not count, nor does the
-// byte order of the first three groups, which SMBIOS shows swapped on some
-// machines (https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service).
+// SameVM compares two identities of a VM. It ignores case, and the byte order of the first three
+// groups, which SMBIOS shows swapped on some machines
+// (https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service).
 func SameVM(a, b string) bool {
 	x, okA := ParseVMID(a)
 	y, okB := ParseVMID(b)
@@ -110,5 +110,5 @@ func swapped(id [16]byte) [16]byte {
 	return id
 }
 
-// PowerCycle is how far the power cycle of a node has come.
+// PowerCycle is the progress of a node's power cycle.
 type PowerCycle string

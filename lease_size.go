@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// LeaseRoom is how much a lease may hold. All annotations of an object may have 256 KiB
-	// together
-	// (https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/): what is
-	// left is for those of others.
+	// LeaseRoom is how much a lease may hold, in bytes. All annotations of an object may have 256
+	// KiB together
+	// (https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/); the rest is
+	// for annotations of others.
 	LeaseRoom = 224 << 10
-	// packAbove is how long a ledger is at least that is stored compressed.
+	// packAbove is the length from which a ledger is stored compressed.
 	packAbove = 32 << 10
 	packed    = "gzip:"
-	unpacked  = 16 << 20 // at most, of a ledger that is read
+	unpacked  = 16 << 20 // limit of a decompressed ledger
 )
 
-// Pack is the ledger as it is stored: JSON, compressed where it is long. Saved models repeat the
+// Pack returns the ledger as it is stored: JSON, compressed if it is long. Saved models repeat the
 // settings of extensions, scripts among them.
 func (l Ledger) Pack() (string, error) {
 	text, err := json.Marshal(l)
@@ -40,7 +40,7 @@ func (l Ledger) Pack() (string, error) {
 	return packed + base64.StdEncoding.EncodeToString(out.Bytes()), nil
 }
 
-// UnpackLedger reads what [Ledger.Pack] has written.
+// UnpackLedger reads the text that [Ledger.Pack] wrote.
 func UnpackLedger(text string) (l Ledger, err error) {
 	data := []byte(text)
 	if zipped, ok := strings.CutPrefix(text, packed); ok {
@@ -62,21 +62,21 @@ func UnpackLedger(text string) (l Ledger, err error) {
 	return l, nil
 }
 
-// Size is how much of a lease's room it takes.
+// Size returns how many bytes of LeaseRoom the lease takes.
 func (l Lease) Size() int {
-	record, _ := json.Marshal(l.Record) // what cannot be written, the write tells
+	record, _ := json.Marshal(l.Record) // an error of encoding shows when the lease is written
 	ledger, _ := l.Ledger.Pack()
 	return len(record) + len(ledger) + len(l.Process)
 }
 
-// Trim drops the oldest history of the ledger until the lease has no more than so many bytes, as
-// far as that is possible.
+// Trim drops the oldest history of the ledger until the lease has at most this many bytes, as far
+// as possible.
 func (l *Lease) Trim(most int) {
 	for l.Size() > most && l.Ledger.DropOldest() {
 	}
 }
 
-// DropOldest drops the older half of every history, and says whether there was one.
+// DropOldest drops the older half of every history, and reports whether there was any.
 func (l *Ledger) DropOldest() bool {
 	dropped := halve(&l.Past)
 	dropped = halve(&l.Boots) || dropped

@@ -2,12 +2,12 @@ package kamino
 
 import "encoding/json"
 
-// Model is a pool's recipe, as far as Kamino has to know it.
+// Model is a pool's recipe, as far as Kamino needs it.
 type Model struct {
 	Image      string      `json:"image"` // ID of version or definition, or publisher:offer:sku:version
 	Extensions []Extension `json:"extensions"`
-	// Saved is the part of the provider's own document that is needed to write
-	// this model back, opaque to everybody else.
+	// Saved is the part of the provider's document that is needed to write this model back. Only
+	// the provider reads it.
 	Saved json.RawMessage `json:"saved,omitempty"`
 }
 
@@ -18,33 +18,33 @@ type Extension struct {
 	Type      string `json:"type"`
 }
 
-// Target is what a pool's next instance is to boot from: a version, or what it booted from before
-// the first prototype.
+// Target is what a promotion or a rollback makes a pool's next instance boot from: a version, or
+// the original image.
 type Target struct {
-	Version   string         // name of an image version of the pool; "" with Former
+	Version   string         // name of an image version of the pool; "" if Former is set
 	Reference ImageReference // how the pool refers to the version; "": as it does now
-	// Seen, where set, is the version as it was read: it is offered, where it is withheld. Nil:
+	// Seen, if set, is the version as it was read; the promotion offers it if it is withheld. Nil:
 	// only the pool's recipe counts.
 	Seen *Artifact
-	// Former, where set, is a Model.Saved. Its image comes back in the pool's present recipe, with
-	// what a promotion removed of that. What belongs to another pool now is not written, and what
-	// people have changed since stays.
+	// Former, if set, is a Model.Saved. Its image returns in the pool's present recipe, with what a
+	// promotion removed from the recipe. Parts that now belong to another pool are not written;
+	// later changes by people stay.
 	Former json.RawMessage
-	// Secrets go with Former: what the provider never gives back.
+	// Secrets belong to Former: the values that the provider never returns.
 	Secrets Secrets
 }
 
-// Secrets is what a pool's recipe has and a provider does not show. It is saved nowhere; to go
-// back to a former model, the user must supply it.
+// Secrets are the parts of a pool's recipe that the provider does not show. Kamino saves them
+// nowhere; to return to a former model, the user must supply them.
 type Secrets struct {
 	CustomData []byte // nil leaves what the model has
-	// Protected are the protected settings of extensions, JSON objects by name; nil
-	// for an extension that has none.
+	// Protected are the protected settings of extensions, JSON objects by name; nil for an
+	// extension without any.
 	Protected map[string]json.RawMessage
 }
 
-// Offers says whether the version of a target has to be offered. One that only a person has
-// excluded makes no difference to a pool that refers to versions.
+// Offers reports whether the version of a target has to be offered. A version that only a person
+// has excluded makes no difference to a pool that refers to versions.
 func (t Target) Offers() bool {
 	if t.Seen == nil || !t.Seen.Withheld() {
 		return false
@@ -52,14 +52,14 @@ func (t Target) Offers() bool {
 	return t.Reference == ByDefinition || t.Seen.Tags[TagOffer] != "" || t.Seen.Tags[TagBad] != ""
 }
 
-// NextImage is what a pool's next instance boots from once a target was promoted.
+// NextImage is what a pool's next instance boots from once a target is promoted.
 type NextImage struct {
 	Image string        // as Model.Image
-	Diff  []FieldChange // what that changes of the pool's recipe; none: it is so already
-	// Needs are what comes back with the target and of whose secrets nothing was said.
+	Diff  []FieldChange // the changes to the pool's recipe; empty if the target is promoted already
+	// Needs are the parts of the target whose secrets were not supplied.
 	Needs []string
-	// NeedsCustomData: the target has custom data that the provider never shows, and that a person
-	// has to bring.
+	// NeedsCustomData: the target has custom data that the provider never shows, so a person has to
+	// supply it.
 	NeedsCustomData bool
 }
 

@@ -15,7 +15,7 @@ type Node struct {
 	UID           string            `json:"uid"`
 	ProviderID    InstanceID        `json:"providerID"`
 	OS            string            `json:"os"`
-	Architecture  string            `json:"architecture"` // as Kubernetes says it: amd64, arm64
+	Architecture  string            `json:"architecture"` // as Kubernetes reports it: amd64, arm64
 	SystemUUID    string            `json:"systemUUID"`
 	BootID        string            `json:"bootID"` // new after every boot
 	MachineID     string            `json:"-"`      // of /etc/machine-id
@@ -32,10 +32,9 @@ type Node struct {
 	Labels        map[string]string `json:"-"`
 	Annotations   map[string]string `json:"-"`
 	Revision      string            `json:"-"`
-	// Twin is another node that shows the same machine, as far as nodes were listed; see twins.
+	// Twin is another node that shows the same machine, among the listed nodes; see twins.
 	Twin string `json:"-"`
-	// Created is when the API server made the object, by its clock; the node
-	// cannot write it.
+	// Created is when the API server made the object, by its clock. The node cannot write it.
 	Created time.Time `json:"created,omitzero"`
 }
 
@@ -54,20 +53,19 @@ type Taint struct {
 	Effect string `json:"effect"`
 }
 
-// Tainted says whether the node carries a taint of that key.
+// Tainted reports whether the node has a taint of that key.
 func (n Node) Tainted(key string) bool {
 	return slices.ContainsFunc(n.Taints, func(t Taint) bool { return t.Key == key })
 }
 
-// Appliance says whether the node's system is a read-only image, without the writable root that a
-// seal needs
-// (https://github.com/bottlerocket-os/bottlerocket#security, https://www.talos.dev/latest/learn-more/philosophy).
+// Appliance reports whether the node's system is a read-only image, without the writable root that
+// a seal needs (https://github.com/bottlerocket-os/bottlerocket#security,
+// https://www.talos.dev/latest/learn-more/philosophy).
 func (n Node) Appliance() bool {
 	return strings.HasPrefix(n.Software.OS, "Bottlerocket ") || strings.HasPrefix(n.Software.OS, "Talos ")
 }
 
-// NodeArchitecture is Kubernetes' word for an architecture in the words of
-// galleries.
+// NodeArchitecture translates Kubernetes' name of an architecture into that of galleries.
 func NodeArchitecture(arch string) string {
 	switch strings.ToLower(arch) {
 	case "amd64", "x86_64":
@@ -78,19 +76,19 @@ func NodeArchitecture(arch string) string {
 	return arch
 }
 
-// Serves says whether pods may be scheduled on the node, and run there.
+// Serves reports whether pods may be scheduled on the node, and run there.
 func (n Node) Serves() bool {
 	return n.Ready && !n.Unschedulable && !n.Deleting && !slices.ContainsFunc(n.Taints, func(t Taint) bool {
 		return t.Key == TaintBlock || t.Key == TaintPatchFailed || t.Key == TaintDeleting
 	})
 }
 
-// RunsOn says whether an instance is the machine of the node.
+// RunsOn reports whether an instance is the machine of the node.
 func (n Node) RunsOn(id InstanceID) bool { return n.ProviderID.Same(id) }
 
-// CutOff says whether a zone looks as if it had lost its network: what does not come up there says
-// nothing of its image. Nodes that are Ready tell otherwise, however young they are, and nodes that
-// are not tell of it where they are from before.
+// CutOff reports whether a zone seems to have lost its network: at least as many of its nodes are
+// NotReady (and older than a time) as are Ready. Then a new node that does not become Ready there
+// is no evidence against its image.
 func CutOff(zone string, nodes []Node, before time.Time) bool {
 	dark, ready := 0, 0
 	for _, n := range nodes {
@@ -105,24 +103,24 @@ func CutOff(zone string, nodes []Node, before time.Time) bool {
 	return dark > 0 && ready <= dark
 }
 
-// ZoneLabel is what cloud providers tell of a node's zone
+// ZoneLabel is the label with a node's zone, set by cloud providers
 // (https://kubernetes.io/docs/reference/labels-annotations-taints/#topologykubernetesiozone).
 const ZoneLabel = "topology.kubernetes.io/zone"
 
-// MarkFormat is the format of marks that this program writes. One of a higher
-// number was written by a newer program and is left alone.
+// MarkFormat is the format of marks that this program writes. A mark of a higher format was written
+// by a newer program and is left alone.
 const MarkFormat = 1
 
-// Work is what a run does with the node that it takes; "" makes an image of its disk.
+// Work is the kind of a run; "" makes an image of the node's disk.
 type Work string
 
-// WorkPatch upgrades its packages, and restarts it where that needs it.
+// WorkPatch upgrades the node's packages, and restarts the node if needed.
 const WorkPatch Work = "patch"
 
 // WorkProve proves a version that a person named, and takes no node.
 const WorkProve Work = "prove"
 
-// Takes is what a run's node is to it, in a word.
+// Takes names the role of a run's node, in a word.
 func (w Work) Takes() string {
 	if w == "" {
 		return "donor"
@@ -130,8 +128,8 @@ func (w Work) Takes() string {
 	return "node"
 }
 
-// Mark is what a run writes on its donor before it does anything to it. It is
-// all that restitution needs.
+// Mark is the annotation that a run writes on its donor before it changes anything. It is all that
+// a restore needs.
 type Mark struct {
 	Format   int        `json:"format"`
 	Run      string     `json:"run"`
@@ -139,28 +137,28 @@ type Mark struct {
 	Pool     PoolID     `json:"pool"`
 	Instance InstanceID `json:"instance"`
 	VMID     string     `json:"vmId"`
-	BootID   string     `json:"bootID"` // of the boot that the run found
+	BootID   string     `json:"bootID"` // the boot in which the run found the node
 	Since    time.Time  `json:"since"`
-	// Block says that the mark includes TaintBlock.
+	// Block: the mark includes TaintBlock.
 	Block bool `json:"block"`
-	// Sealing says that the donor's disk may have been touched and the machine
-	// may go off: it counts as returned only after a new boot.
+	// Sealing: the donor's disk may have been changed and the machine may switch off. The donor
+	// counts as returned only after a new boot.
 	Sealing bool `json:"sealing"`
-	// Held says that the donor may have been taken out of service; see Holder.
+	// Held: the donor may have been taken out of service; see Standby.
 	Held bool `json:"held,omitempty"`
-	// Work is what the run does with the node. With WorkPatch, Sealing says that the machine may be
-	// restarted; its disk stays what it is.
+	// Work is the kind of the run. With WorkPatch, Sealing means that the machine may be restarted;
+	// its disk is not sealed.
 	Work Work `json:"work,omitempty"`
-	// Begun says that the node's packages may have been changed and nobody has seen since that it
-	// is in order: who gives it back keeps it blocked. Sign takes it off. Only with WorkPatch.
+	// Begun: the node's packages may have been changed, and no examination has passed since.
+	// Whoever restores the node keeps it blocked. Sign removes the field. Only with WorkPatch.
 	Begun bool `json:"begun,omitempty"`
-	// Protection is what AnnotationProtect held before; nil when it was absent.
+	// Protection is the former value of AnnotationProtect; nil if it was absent.
 	Protection *string `json:"protection"`
 
-	Forgotten bool `json:"-"` // it stands on no node: a snapshot's tags name the donor
+	Forgotten bool `json:"-"` // the mark is on no node: the tags of a snapshot name the donor
 }
 
-// Mark reads the node's mark. Nil without error when there is none.
+// Mark reads the node's mark; nil, without error, if there is none.
 func (n Node) Mark() (*Mark, error) {
 	text, ok := n.Annotations[AnnotationRun]
 	if !ok {
@@ -177,9 +175,8 @@ func (n Node) Mark() (*Mark, error) {
 	return &m, nil
 }
 
-// Claimed is what a node says of the run that has it, and only a claim: kubelets may write the
-// annotations of their own nodes. One that names another machine or pool than the node's is an
-// error.
+// Claimed reads the node's mark, which is only a claim: kubelets may write the annotations of their
+// own nodes. A mark that names another machine or pool is an error.
 func (n Node) Claimed(pool PoolID) (*Mark, error) {
 	mark, err := n.markOrTaint(pool)
 	if err != nil || mark == nil {
@@ -192,9 +189,9 @@ func (n Node) Claimed(pool PoolID) (*Mark, error) {
 	return mark, nil
 }
 
-// corroborated says whether somebody else than the node's own kubelet tells that a run had it: the
-// pool's lease, or the taint. A kubelet may not change taints of its node, but register with any
-// (admission plugin NodeRestriction,
+// corroborated reports whether a witness other than the node's kubelet confirms that a run had the
+// node: the pool's lease, or the taint. A kubelet may not change the taints of its node, but may
+// register with any (admission plugin NodeRestriction,
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
 func (n Node) corroborated(mark Mark, lease Lease) bool {
 	for _, t := range n.Taints {
@@ -205,8 +202,8 @@ func (n Node) corroborated(mark Mark, lease Lease) bool {
 	return lease.Knows(mark.Run)
 }
 
-// OwnedBy is the mark of a run that has the node, as far as that can be believed: nil when there is
-// none. A mark that says nothing was done to the machine yet needs no witness.
+// OwnedBy returns the mark of the run that has the node, if it can be believed; nil if there is
+// none. A mark that says the machine was not touched yet needs no witness.
 func (n Node) OwnedBy(pool PoolID, lease Lease) (*Mark, error) {
 	mark, err := n.Claimed(pool)
 	if err != nil || mark == nil {
@@ -222,9 +219,9 @@ func (n Node) OwnedBy(pool PoolID, lease Lease) (*Mark, error) {
 	return mark, nil
 }
 
-// VMOf is the VM that a run had with the node. What its mark says is a claim: the lease of the run
-// knows better, and after it the node, whose machine the mark was written for. A mark that names a
-// VM which neither knows gives nobody's donor up.
+// VMOf returns the VM that a run had with the node. The mark is only a claim: the run's lease
+// counts first, then the node that the mark was written for. A VM that only the mark names is not
+// believed, so no donor is given up for it.
 func (n Node) VMOf(mark Mark, lease Lease) string {
 	switch {
 	case lease.Holder == mark.Run && lease.Record.VMID != "":
@@ -235,14 +232,13 @@ func (n Node) VMOf(mark Mark, lease Lease) string {
 	return mark.VMID
 }
 
-// LeftAlone is what to do about a mark that is not trusted.
+// LeftAlone is the advice about a mark that is not trusted.
 func LeftAlone(node string) string {
 	return fmt.Sprintf("if no run needs it: kubectl annotate node %s %s-", node, AnnotationRun)
 }
 
-// markOrTaint is the node's mark or, where somebody removed the annotation and left
-// the taint, as much of a mark as the taint and the node tell. What the run did
-// to the machine is not known then: it counts as touched.
+// markOrTaint returns the node's mark. If somebody removed the annotation and left the taint, it
+// returns a mark made from the taint and the node, which counts as touched.
 func (n Node) markOrTaint(pool PoolID) (*Mark, error) {
 	mark, err := n.Mark()
 	if mark != nil || err != nil {
@@ -256,10 +252,10 @@ func (n Node) markOrTaint(pool PoolID) (*Mark, error) {
 	return nil, nil
 }
 
-// Patches says whether the mark is that of a patch.
+// Patches reports whether the mark is that of a patch.
 func (m *Mark) Patches() bool { return m != nil && m.Work == WorkPatch }
 
-// Patching tells which run patches a node, or did until its process ended.
+// Patching names the run that patches a node, or did until its process ended.
 func (m *Mark) Patching() string {
 	text := fmt.Sprintf("patch run %s has the node since %s", m.Run, m.Since.UTC().Format(time.RFC3339))
 	if m.Begun {
@@ -268,7 +264,7 @@ func (m *Mark) Patching() string {
 	return text
 }
 
-// Holds is what a run has done to its node, for people.
+// Holds describes what a run has done to its node, for people.
 func (m *Mark) Holds() string {
 	what := "protected"
 	if m.Block {
@@ -282,13 +278,13 @@ func (m *Mark) Holds() string {
 	return what
 }
 
-// GoesOn is what can be typed about a node whose patch has not ended.
+// GoesOn is the advice about a node whose patch has not ended.
 func GoesOn(node string) string {
 	return "if its process has ended, kamino patch --target-node " + node + " continues, and kamino restore gives the node back, blocked if its packages may have been changed"
 }
 
 // BlockedNode is a node that did not come back in order from a patch, or whose patch was
-// interrupted: it stays blocked, for a person.
+// interrupted. It stays blocked until a person decides.
 type BlockedNode struct {
 	Node   string    `json:"node"`
 	Run    string    `json:"run,omitempty"`
@@ -296,17 +292,17 @@ type BlockedNode struct {
 	Since  time.Time `json:"since,omitzero"`
 }
 
-// Blocked is what stands on a node that a patch left blocked; nil for any other.
+// Blocked returns the failure of a node that a patch left blocked; nil for any other node.
 func (n Node) Blocked() *BlockedNode {
 	if !n.Tainted(TaintPatchFailed) {
 		return nil
 	}
-	var failure PatchFailure // the zero one where somebody removed the annotation
+	var failure PatchFailure // stays zero if somebody removed the annotation
 	_ = readPlain([]byte(n.Annotations[AnnotationPatchFailed]), &failure)
 	return &BlockedNode{n.Name, failure.Run, failure.Reason, failure.At}
 }
 
-// String says since when, by which run and why, for people.
+// String describes since when the node is blocked, by which run and why.
 func (b BlockedNode) String() string {
 	text := ""
 	if !b.Since.IsZero() {
@@ -315,25 +311,25 @@ func (b BlockedNode) String() string {
 	return fmt.Sprintf("%sby patch run %s: %s", text, cmp.Or(b.Run, "unknown"), cmp.Or(b.Reason, "unknown reason"))
 }
 
-// Do is what can be typed about it.
+// Do is the advice about a blocked node.
 func (b BlockedNode) Do() string {
 	return fmt.Sprintf("kamino patch --target-node %s continues and examines it; if it is healthy as it is: kubectl taint node %[1]s %s-", b.Node, TaintPatchFailed)
 }
 
-// Refusal refuses a node that a patch left blocked.
+// Refusal is the refusal of a node that a patch left blocked.
 func (b BlockedNode) Refusal() Refusal {
 	return Refusal{Code: "patch-failed", Why: "the node is blocked " + b.String(), Do: b.Do()}
 }
 
-// RestrictedDomain holds the labels that a kubelet cannot set on its own Node:
-// the admission plugin NodeRestriction forbids it, for the domain and those below
+// RestrictedDomain is the domain of the labels that a kubelet cannot set on its own Node, because
+// the admission plugin NodeRestriction forbids it
 // (https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
+// Subdomains are included.
 const RestrictedDomain = "node-restriction.kubernetes.io"
 
-// LabelDemand is a label that a donor has to carry. Everything else that
-// selection reads of a node can be written by that node's own kubelet, so a
-// compromised node can make itself the best donor; with a label of this kind
-// somebody else has to vouch for it.
+// LabelDemand is a label that a donor must have. A node's own kubelet can write everything else
+// that selection reads of it, so a compromised node can make itself the best donor. This label must
+// be set by somebody else.
 type LabelDemand struct {
 	Key   string `json:"key"`   // below node-restriction.kubernetes.io
 	Value string `json:"value"` // empty: any
@@ -344,8 +340,7 @@ var (
 	labelValue = regexp.MustCompile(`^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`)
 )
 
-// ParseLabelDemand reads KEY or KEY=VALUE. The key must be one that nodes cannot
-// set on themselves.
+// ParseLabelDemand reads KEY or KEY=VALUE. The key must be one that nodes cannot set on themselves.
 func ParseLabelDemand(s string) (LabelDemand, error) {
 	key, value, _ := strings.Cut(s, "=")
 	domain, name, _ := strings.Cut(key, "/")
@@ -359,7 +354,7 @@ func ParseLabelDemand(s string) (LabelDemand, error) {
 	return LabelDemand{Key: key, Value: value}, nil
 }
 
-// String is what ParseLabelDemand reads.
+// String returns the text that ParseLabelDemand reads.
 func (l LabelDemand) String() string {
 	if l.Value == "" {
 		return l.Key
@@ -367,14 +362,14 @@ func (l LabelDemand) String() string {
 	return l.Key + "=" + l.Value
 }
 
-// On says whether a node has the label.
+// On reports whether a node has the label.
 func (l LabelDemand) On(n Node) bool {
 	value, ok := n.Labels[l.Key]
 	return ok && (l.Value == "" || value == l.Value)
 }
 
-// Places says whether a value tells where a node is, or which it is: bootstrap scripts put that
-// into labels of their own.
+// Places reports whether a value identifies the node or its place (name, zone, address, …).
+// Bootstrap scripts put such values into labels of their own.
 func (n Node) Places(value string) bool {
 	id := string(n.ProviderID)
 	return value != "" && slices.Contains([]string{n.Name, n.Labels[ZoneLabel], n.Labels["topology.kubernetes.io/region"], id, id[strings.LastIndex(id, "/")+1:]}, value)

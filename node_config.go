@@ -7,35 +7,35 @@ import (
 	"time"
 )
 
-// AnnotationConfig tells, as JSON, which NodeConfig a node has in force and what became of the one
-// that its source offers. The agent writes it with the node's own credential: it is a claim, and
-// only shown.
+// AnnotationConfig holds, as JSON, which NodeConfig a node uses and the status of the one that its
+// source offers. The agent writes it with the node's own credential, so it is a claim and only
+// shown.
 const AnnotationConfig = "kamino.dev/config"
 
-// ConfigStatus is what became of the NodeConfig that a node's source offers.
+// ConfigStatus is the status of the NodeConfig that a node's source offers.
 type ConfigStatus string
 
 // The statuses that the agent writes (docs/agent.md, "In-place update").
 const (
 	ConfigApplied    ConfigStatus = "Applied"
-	ConfigImage      ConfigStatus = "Image" // none was offered; the image's own is in force
+	ConfigImage      ConfigStatus = "Image" // none was offered; the image's own configuration is used
 	ConfigWaiting    ConfigStatus = "Waiting"
 	ConfigInvalid    ConfigStatus = "Invalid"
 	ConfigRolledBack ConfigStatus = "RolledBack"
 	ConfigBroken     ConfigStatus = "Broken"
 	ConfigUnreadable ConfigStatus = "Unreadable"
-	ConfigUnknown    ConfigStatus = "Unknown" // the node writes another word
+	ConfigUnknown    ConfigStatus = "Unknown" // the node reports a status that this program does not know
 )
 
 var configStatuses = []ConfigStatus{ConfigApplied, ConfigImage, ConfigWaiting, ConfigInvalid, ConfigRolledBack, ConfigBroken, ConfigUnreadable}
 
-// NodeConfig is what a node tells of its configuration.
+// NodeConfig is what a node reports about its configuration.
 type NodeConfig struct {
 	Node string `json:"node"`
-	// Generation is the one in force; 0: the image's own.
+	// Generation is the generation in use; 0: the image's own.
 	Generation int64        `json:"generation"`
 	Status     ConfigStatus `json:"status"`
-	// Offered is the generation that the status is about, where that is not in force; 0: unknown.
+	// Offered is the generation that the status is about, if it is not in use; 0: unknown.
 	Offered int64     `json:"offered,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
@@ -46,7 +46,7 @@ func (c NodeConfig) Failed() bool {
 	return slices.Contains([]ConfigStatus{ConfigInvalid, ConfigRolledBack, ConfigBroken, ConfigUnreadable}, c.Status)
 }
 
-// String tells about a node whose configuration failed, for people.
+// String describes a node whose configuration failed.
 func (c NodeConfig) String() string {
 	what := "refused generation " + fmt.Sprint(c.Offered)
 	switch {
@@ -58,10 +58,10 @@ func (c NodeConfig) String() string {
 	return fmt.Sprintf("node %s %s (%s): %s", c.Node, what, c.Status, cmp.Or(c.Reason, "no reason given"))
 }
 
-// MaxConfigReason bounds a reason, in characters.
+// MaxConfigReason is the greatest length of a reason, in characters.
 const MaxConfigReason = 300
 
-// Config is what a node tells; nil where it tells nothing.
+// Config reads what a node reports about its configuration; nil if it reports nothing.
 func (n Node) Config() *NodeConfig {
 	var told struct {
 		Generation int64        `json:"generation"`
@@ -79,7 +79,7 @@ func (n Node) Config() *NodeConfig {
 	if !slices.Contains(configStatuses, told.Status) {
 		told.Status = ConfigUnknown
 	}
-	since, _ := time.Parse(time.RFC3339, told.At) // zero: the node does not say
+	since, _ := time.Parse(time.RFC3339, told.At) // zero if the node does not report it
 	return &NodeConfig{Node: n.Name, Generation: told.Generation, Status: told.Status, Offered: told.Offered.Generation,
 		Reason: CutText(told.Error, MaxConfigReason), Since: since.UTC()}
 }

@@ -9,27 +9,28 @@ import (
 	"time"
 )
 
-// AutoOptions are what the user decides about choosing donors by themselves.
+// AutoOptions are the options of auto-update, which chooses donors by itself.
 type AutoOptions struct {
 	Options                     // of each run; Donor is chosen
 	Pools         []string      // names or IDs; none means all
-	Rules         Rules         // Image, AnyPatch and Bad are filled in per pool
-	MinCandidates int           // fewer: the pool is left alone
+	Rules         Rules         // Image, AnyPatch and Bad are filled in for each pool
+	MinCandidates int           // with fewer candidates the pool is left alone
 	MaxImageAge   time.Duration // an older image is renewed without newer patches; 0: never
-	// MaxAway is how many donors may be away in the cluster at the same time,
-	// those of other processes included; 0 means any number.
+	// MaxAway is how many donors may be away in the cluster at the same time, including those of
+	// other processes; 0: any number.
 	MaxAway int
-	// MaxNotReady is how many other nodes of the cluster may be NotReady when a
-	// donor is taken. Cluster-autoscaler ignores a pool once three of its nodes
-	// are not ready (--ok-total-unready-count,
+	// MaxNotReady is how many other nodes of the cluster may be NotReady when a donor is taken.
+	// Cluster-autoscaler ignores a pool once three of its nodes are not ready
+	// (--ok-total-unready-count,
 	// https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md).
 	MaxNotReady int
-	// Patch, where set, patches nodes of each pool first; its pool and donor are filled in. What is
-	// selected, made and proved then has the patches.
+	// Patch, if set, patches nodes of each pool first; its pool and donor are filled in. So the new
+	// version has the patches.
 	Patch *PatchOptions
 }
 
-// AutoDefaults are the original's, where it had the option.
+// AutoDefaults are the defaults of auto-update: those of the original script, where it had the
+// option.
 func AutoDefaults() AutoOptions {
 	return AutoOptions{
 		Options: Defaults(),
@@ -40,7 +41,7 @@ func AutoDefaults() AutoOptions {
 	}
 }
 
-// Validate checks the options by themselves.
+// Validate checks the options, without the cluster and the cloud.
 func (o AutoOptions) Validate() error {
 	run := o.Options
 	run.Donor = "to be chosen"
@@ -80,7 +81,7 @@ func (o AutoOptions) validateRules() error {
 	return o.validateOverlaps()
 }
 
-// validateOverlaps refuses names that are given for two purposes.
+// validateOverlaps refuses a name that is given for two purposes.
 func (o AutoOptions) validateOverlaps() error {
 	for _, s := range slices.Concat(o.Rules.LastPatch, o.Rules.PendingReboot) {
 		if slices.Contains(o.Rules.LastPatch, s) && slices.Contains(o.Rules.PendingReboot, s) {
@@ -98,7 +99,7 @@ func (o AutoOptions) validateOverlaps() error {
 	return nil
 }
 
-// Unlifted leaves out the refusals that an option overrides.
+// Unlifted removes the refusals that an option overrides.
 func (o Options) Unlifted(list []Refusal) []Refusal {
 	return slices.DeleteFunc(slices.Clone(list), func(f Refusal) bool {
 		return f.Allow == "allow-spot" && o.AllowSpot || f.Allow == AllowAdopt && o.AdoptModel ||
@@ -111,24 +112,24 @@ type RebootMode string
 
 // The modes.
 const (
-	RebootAuto   RebootMode = "auto" // where what was upgraded needs it
+	RebootAuto   RebootMode = "auto" // if an upgraded package needs it
 	RebootAlways RebootMode = "always"
 	RebootNever  RebootMode = "never"
 )
 
-// PatchOptions are the options of Patch.
+// PatchOptions are the options of kamino patch.
 type PatchOptions struct {
-	Options     // of each run; Donor names the one node to patch, "" chooses in Pool
+	Options     // Donor names the one node to patch; "" chooses in Pool
 	Order       PatchOrder
 	Pool        string // name or ID
-	Nodes       int    // to patch, one after the other
-	Retries     int    // candidates to try besides, where one is refused or does not come back
+	Nodes       int    // how many nodes to patch, one after the other
+	Retries     int    // how many more candidates to try if a node is refused or does not come back
 	Rules       Rules
 	MaxAway     int // see AutoOptions
 	MaxNotReady int
 }
 
-// PatchDefaults patch one node.
+// PatchDefaults are the defaults of kamino patch.
 func PatchDefaults() PatchOptions {
 	all := AutoDefaults()
 	o := PatchOptions{Options: all.Options, Nodes: 1, Retries: 1, MaxAway: 1, MaxNotReady: all.MaxNotReady,
@@ -137,7 +138,7 @@ func PatchDefaults() PatchOptions {
 	return o
 }
 
-// Validate checks the options by themselves.
+// Validate checks the options, without the cluster and the cloud.
 func (o PatchOptions) Validate() error {
 	switch w := o.Order; {
 	case o.Pool != "" && o.Donor != "":
@@ -160,16 +161,16 @@ func (o PatchOptions) Validate() error {
 	return run.Validate()
 }
 
-// WithdrawOptions are what a person decides about taking a version back.
+// WithdrawOptions are the options of kamino withdraw.
 type WithdrawOptions struct {
 	Pool    string // name or ID
-	Version string // "": the one that the next node would boot from
-	Reason  string // stands on the version
+	Version string // "": the version that the next node would boot from
+	Reason  string // written on the version
 	DryRun  bool
-	Nodes   bool // Bad.Nodes
+	Nodes   bool // as Bad.Nodes
 }
 
-// Verb is what changed a pool's next image without a new version.
+// Verb is a command that changed a pool's next image without a new version.
 type Verb string
 
 // The verbs.
@@ -179,72 +180,72 @@ const (
 	VerbRollback Verb = "rollback"
 )
 
-// Today says what a run does with an image version that was made on the same day.
+// Today is what a run does with an image version that was made on the same day.
 type Today string
 
-// What a version of the same day means.
+// The ways to use a version of the same day.
 const (
-	// TodayOfDonor: one that was made of the donor will do; one of another donor is refused.
+	// TodayOfDonor accepts a version of the donor, and refuses a version of another donor.
 	TodayOfDonor Today = ""
-	// TodayOfAny: one of any donor will do, as where no person chose the donor.
+	// TodayOfAny accepts a version of any donor, for runs whose donor no person chose.
 	TodayOfAny Today = "any"
-	// TodayAgain: another one is made.
+	// TodayAgain makes another version.
 	TodayAgain Today = "again"
 )
 
-// ImageReference says how a model refers to an image.
+// ImageReference is how a model refers to an image.
 type ImageReference string
 
-// The ways to refer to an image: by the definition, which the model then names for good, and of
-// which Kamino says what it stands for; or by the version, with a model written at each promotion.
-// "" is by the definition, as long as new nodes are seen to follow it and nothing speaks against
-// it. By a pointer is for providers alone, those without definitions: what their pools can refer to
-// instead.
+// The ways to refer to an image: by the image definition, which the model then always names, or by
+// the version, with a write of the model at each promotion. "" is by the definition, while new
+// nodes are seen to follow it and nothing else prevents it. By a pointer is only for providers
+// without definitions, whose pools refer to a parameter instead.
 const (
 	ByVersion    ImageReference = "version"
 	ByDefinition ImageReference = "definition"
 	ByPointer    ImageReference = "pointer"
 )
 
-// Options are what the user decides about a run.
+// Options are the options of one run.
 type Options struct {
-	Donor    string      // node name
-	Patch    *PatchOrder // of runs that patch the node and make no image; nil for others
-	Version  string      // of runs that prove one which is there, and take no donor; "" for others
-	NewNodes int         // how many instances to ask for at the end
-	History  int         // how many versions that were promoted to keep, at least 2
-	Replicas int         // of the version in the pool's region
+	Donor    string      // name of the donor's node
+	Patch    *PatchOrder // for runs that patch the node and make no image; else nil
+	Version  string      // for runs that prove an existing version and take no donor; else ""
+	NewNodes int         // number of instances to request at the end
+	History  int         // number of promoted versions to keep, at least 2
+	Replicas int         // replicas of the version in the pool's region
 
 	Grace        time.Duration // see DrainOptions.Grace
 	DrainTimeout time.Duration // for the whole drain; 0 means nine grace periods
 	Force        bool          // see DrainOptions.Force
 
 	ImageReference ImageReference
-	Today          Today    // what a version of the same day means
-	Self           string   // node that this process runs on, never a donor
-	PendingReboot  []Signal // what tells on a node of a reboot to come
-	AllowSpot      bool     // take a spot instance as donor
-	AdoptModel     bool     // replace an image that somebody else has put into the model
+	Today          Today    // what to do with a version of the same day
+	Self           string   // the node that this process runs on, never a donor
+	PendingReboot  []Signal // places that announce a reboot of the node
+	AllowSpot      bool     // accept a spot instance as donor
+	AdoptModel     bool     // replace an image that somebody else wrote into the model
 	Unsealed       bool     // prove a version without a seal receipt
-	ImageOnly      bool     // make a version, and never write the model
-	// RequireLabels must all be on the donor.
+	ImageOnly      bool     // make a version, and do not write the model
+	// RequireLabels are labels that the donor must have.
 	RequireLabels []LabelDemand
-	// Proof is what a version goes through before the pool's nodes boot from it.
+	// Proof is how a version is proved before the pool's nodes boot from it.
 	Proof Proving
-	// SealPolicy says what may stay on the disk, as YAML (docs/agent.md). With
-	// one, files that nothing explains refuse the seal; without, they are counted.
+	// SealPolicy defines which files may stay on the disk, as YAML (docs/agent.md). With a policy,
+	// files that nothing explains fail the seal; without one, they are counted.
 	SealPolicy []byte
-	// Back is of who takes a version back or names one: a next image that another pool shares
-	// has to be repaired in both.
+	// Back is set for commands that take a version back or name one. They repair both pools if
+	// another pool shares the next image.
 	Back bool
-	// Offers says that a person named the version. With ImageOnly it is offered, and would be left hidden else.
+	// Offers: a person named the version. With ImageOnly, it is offered; otherwise it would stay
+	// hidden.
 	Offers bool
-	// Settle is how long cluster-autoscaler is given to see the protection: two of its scan
-	// intervals. 0 means that no cluster-autoscaler runs: no wait is for its sake then.
+	// Settle is how long a run waits for cluster-autoscaler to see the protection: two of its scan
+	// intervals. 0: no cluster-autoscaler runs, and no step waits for it.
 	Settle time.Duration
 }
 
-// Defaults are the original's, where it had the option.
+// Defaults are the defaults of update: those of the original script, where it had the option.
 func Defaults() Options {
 	return Options{
 		History: 3, Replicas: 3, Grace: 5 * time.Minute,
@@ -253,7 +254,7 @@ func Defaults() Options {
 	}
 }
 
-// Validate checks the options by themselves.
+// Validate checks the options, without the cluster and the cloud.
 func (o Options) Validate() error {
 	switch {
 	case o.Donor == "":
@@ -283,7 +284,8 @@ func (o Options) Validate() error {
 	return o.Proof.Validate()
 }
 
-// DrainLimit is how long a drain may take: as the operator says, else nine grace periods, at least a minute.
+// DrainLimit returns the time limit of a drain: --drain-timeout, or nine grace periods and at least
+// a minute.
 func (o Options) DrainLimit() time.Duration {
 	if o.DrainTimeout > 0 {
 		return o.DrainTimeout
@@ -292,11 +294,11 @@ func (o Options) DrainLimit() time.Duration {
 	if grace < 0 {
 		grace = Defaults().Grace
 	}
-	// The original tried three times for three grace periods each.
+	// The original script tried three times for three grace periods each.
 	return max(9*grace, time.Minute)
 }
 
-// DrainOptions are the options of the drain.
+// DrainOptions returns the options of the drain.
 func (o Options) DrainOptions() DrainOptions {
 	return DrainOptions{Grace: o.Grace, Within: o.DrainLimit(), Force: o.Force}
 }

@@ -7,22 +7,23 @@ import (
 	"time"
 )
 
-// PatchFailure is why a node stays blocked.
+// PatchFailure is why a node stays blocked after a patch.
 type PatchFailure struct {
 	Run    string    `json:"run"`
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"`
 }
 
-// FailedPatch says whether a node stays blocked after a run.
+// FailedPatch reports whether a node stays blocked after a run.
 func (n Node) FailedPatch(run string) bool {
 	b := n.Blocked()
 	return b != nil && b.Run == run
 }
 
-// PatchReport is what the agent did, or saw; agent/patch has its writer.
+// PatchReport is the agent's report of a patch, or of the node's state; package agent/patch writes
+// it.
 type PatchReport struct {
-	Boot        string         `json:"boot"` // ID of the boot in which this was so
+	Boot        string         `json:"boot"` // ID of the boot in which the report was made
 	Manager     string         `json:"manager,omitempty"`
 	Changed     []PackageMoved `json:"changed"`
 	Kept        []string       `json:"kept,omitempty"`   // packages on hold
@@ -35,7 +36,7 @@ type PatchReport struct {
 	Seconds     float64        `json:"seconds,omitempty"`
 }
 
-// PackageMoved is a package whose version changed; "" is not installed.
+// PackageMoved is a package whose version changed. Version "" means not installed.
 type PackageMoved struct {
 	Name string `json:"name"`
 	Arch string `json:"architecture,omitempty"`
@@ -43,10 +44,10 @@ type PackageMoved struct {
 	To   string `json:"to,omitempty"`
 }
 
-// reportMost bounds a report, in bytes.
+// reportMost is the greatest size of a report, in bytes.
 const reportMost = 4 << 20
 
-// PatchAnswer reads what the node wrote for an order of a run.
+// PatchAnswer reads the report that the node wrote for an order of a run.
 func (n Node) PatchAnswer(annotation, run, nonce string) *PatchReport {
 	var answer struct {
 		Run, Nonce string
@@ -63,14 +64,14 @@ func (n Node) PatchAnswer(annotation, run, nonce string) *PatchReport {
 	if json.Unmarshal(text, &report) != nil {
 		return nil
 	}
-	last := strings.Split(strings.TrimRight(report.Last, "\r\n"), "\n") // the one text of several lines
+	last := strings.Split(strings.TrimRight(report.Last, "\r\n"), "\n") // the only text with several lines
 	PlainAll(&last)
 	PlainAll(&report)
 	report.Last = strings.Join(last, "\n")
 	return &report
 }
 
-// Summary is one line for people.
+// Summary describes the report in one line, for people.
 func (p *PatchReport) Summary() string {
 	text := fmt.Sprintf("%d packages changed by %s", len(p.Changed), p.Manager)
 	if len(p.Changed) == 0 {

@@ -2,14 +2,14 @@ package kamino
 
 import "time"
 
-// Pause is the state of the stop switch. Who set it and when is unknown if kubectl set it.
+// Pause is the state of the stop switch. If kubectl set it, who set it and when are unknown.
 type Pause struct {
-	Reason string    `json:"reason"` // "": nothing is held
+	Reason string    `json:"reason"` // "": new runs are not held
 	By     string    `json:"by,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
 }
 
-// String is for people; "" while nothing is held.
+// String describes the pause for people; "" if there is none.
 func (p Pause) String() string {
 	text := Plain(p.Reason)
 	if p.By != "" {
@@ -18,14 +18,14 @@ func (p Pause) String() string {
 	return text
 }
 
-// HowToResume is what ends a pause.
+// HowToResume is the advice that ends a pause.
 const HowToResume = "kamino resume ends it"
 
 // CodePaused is the code of the refusal of a run or a promotion while the cluster is paused.
 const CodePaused = "paused"
 
-// AnnotationPaused on the namespace kamino-system is the stop switch; it holds the reason.
-// AnnotationPausedBy holds a Pause as JSON, which counts only where its reason is the same.
+// AnnotationPaused on the namespace kamino-system is the stop switch; its value is the reason.
+// AnnotationPausedBy holds a Pause as JSON, which counts only if it has the same reason.
 const (
 	AnnotationPaused   = "kamino.dev/paused"
 	AnnotationPausedBy = "kamino.dev/paused-by"

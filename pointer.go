@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// Points says whether a model refers to the definition of versions, and not to one of them.
+// Points reports whether the image of a model is the definition of these versions, and not one
+// version.
 func Points(image string, versions []Artifact) bool {
 	return slices.ContainsFunc(versions, func(v Artifact) bool {
 		return v.ID != "" && strings.EqualFold(DefinitionOf(v.ID), image) && !strings.EqualFold(v.ID, image)
 	})
 }
 
-// Resolved is the version that a definition stands for: the newest that
-// Succeeded and is not excluded.
+// Resolved returns the version that a definition stands for: the newest that Succeeded and is not
+// excluded from latest.
 func Resolved(newestFirst []Artifact) *Artifact {
 	return First(newestFirst, func(v Artifact) bool { return v.State == Succeeded && !v.Excluded })
 }
 
-// MovedPin says whether somebody else has moved what the definition stands for: it is not the
-// newest version that kamino offered. Where kamino never offered one, nothing is said.
+// MovedPin returns a Pin if somebody else changed what the definition stands for: it is not the
+// newest version that Kamino offered. If Kamino never offered a version, it returns nil.
 func MovedPin(image string, versions []Artifact) *Pin {
 	if !Points(image, versions) {
 		return nil
@@ -35,27 +36,27 @@ func MovedPin(image string, versions []Artifact) *Pin {
 		case now == nil:
 			return &Pin{Image: image, Wrote: v.ID}
 		case now.Name == v.Name, now.Ours() && now.Tags[TagOffer] == "" && CompareVersions(now.Name, v.Name) > 0:
-			return nil // the original made it
+			return nil // the original script made it
 		}
 		return &Pin{Image: now.ID, Wrote: v.ID}
 	}
 	return nil
 }
 
-// Promotion is a version that a definition was made to stand for.
+// Promotion is a version that a definition was promoted to.
 type Promotion struct {
 	Version string    `json:"version"`
-	At      time.Time `json:"at,omitzero"` // when that was seen to be done; zero: not so far
-	// Born is when the newest instance of then was created, by the cloud's clock: At is by that of
-	// the machine that promoted, which may be behind.
+	At      time.Time `json:"at,omitzero"` // when the promotion was seen to be done; zero: not yet
+	// Born is when the newest instance of that moment was created, by the cloud's clock. At is by
+	// the clock of the machine that promoted, which may be behind.
 	Born time.Time `json:"born,omitzero"`
 }
 
 // Stray is an instance that did not follow its pool's definition.
 type Stray struct {
-	Booted   string    `json:"booted"`   // the version that it was made of
-	Promoted string    `json:"promoted"` // the one that the definition stood for
-	At       time.Time `json:"at"`       // when that was promoted
+	Booted   string    `json:"booted"`   // the version that it booted from
+	Promoted string    `json:"promoted"` // the version that the definition stood for
+	At       time.Time `json:"at"`       // when Promoted was promoted
 	Born     time.Time `json:"born"`     // when the instance was created
 }
 
@@ -67,16 +68,16 @@ func (s Stray) String() string {
 const (
 	// TagPointerUnreliable is the value of TagPointer.
 	TagPointerUnreliable = "unreliable"
-	// pointerSettles is how long after a promotion an instance may still boot from what was
-	// promoted before. How long excludeFromLatest takes to count is published nowhere.
+	// pointerSettles is how long after a promotion an instance may still boot from the former
+	// version. How long a change of excludeFromLatest takes to have an effect is not documented.
 	pointerSettles = 10 * time.Minute
 )
 
-// astray judges a pointer by what booted from it: the first instance that was created
-// pointerSettles or more after the last promotion. A later one that followed acquits it of what was
-// created before: a person may have excluded the version for an hour meanwhile, and taken that
-// back. That Azure resolves "latest" anew at each scale-out is what most users report
-// (https://github.com/Azure/azure-rest-api-specs/issues/4446), and one did not see
+// astray returns the first instance that was created pointerSettles or more after the last
+// promotion, if it did not follow the definition. A later instance that followed clears the earlier
+// ones: a person may have excluded the version for an hour and taken that back. Most users report
+// that Azure resolves "latest" at each scale-out
+// (https://github.com/Azure/azure-rest-api-specs/issues/4446), one reports that it did not
 // (https://github.com/Azure/azvmimagebuilder/issues/33): unverified.
 func (l Ledger) astray(image string, versions []Artifact) *Stray {
 	p, now := l.Promoted, Resolved(versions)
@@ -84,7 +85,7 @@ func (l Ledger) astray(image string, versions []Artifact) *Stray {
 		return nil
 	}
 	first := Stray{Promoted: p.Version, At: p.At}
-	since := p.Born // when the last that followed was created
+	since := p.Born // when the last instance that followed was created
 	if i := IndexOf(versions, p.Version); i >= 0 {
 		for _, born := range versions[i].Births {
 			if born.After(since) && !born.Before(p.At.Add(pointerSettles)) {
@@ -105,8 +106,8 @@ func (l Ledger) astray(image string, versions []Artifact) *Stray {
 	return &first
 }
 
-// WhyStrayed is why a pool's definition is not believed: what is seen now, or was noted once, though
-// the instance that showed it is gone.
+// WhyStrayed returns why a pool's definition is not trusted: an instance seen now, or the recorded
+// one, though it may be gone.
 func (l Ledger) WhyStrayed(image string, versions []Artifact) *Stray {
 	if seen := l.astray(image, versions); seen != nil {
 		return seen
@@ -114,13 +115,13 @@ func (l Ledger) WhyStrayed(image string, versions []Artifact) *Stray {
 	return l.Strayed
 }
 
-// Pin is an image that somebody else has put into a model in which kamino had
-// written one. It is left alone until somebody says otherwise.
+// Pin is an image that somebody else wrote into a model which Kamino had written. Kamino leaves it
+// alone until an option or a person allows otherwise.
 type Pin struct {
-	Image string `json:"image"` // that the model refers to
-	Wrote string `json:"wrote"` // that kamino wrote last
-	// Unsure: it is what stood there before that write, which nobody has seen to take effect, and
-	// the pool was written since.
+	Image string `json:"image"` // the image that the model refers to
+	Wrote string `json:"wrote"` // the image that Kamino wrote last
+	// Unsure: Image is what stood in the model before a write of Kamino's that nobody has seen take
+	// effect, and the pool was written since.
 	Unsure bool `json:"unsure,omitempty"`
 }
 
@@ -138,7 +139,7 @@ func (p Pin) why() string {
 	return "it was set by someone else: kamino last wrote " + LastSegments(p.Wrote, 3)
 }
 
-// Refusal refuses to replace an image that somebody chose.
+// Refusal is the refusal to replace a pinned image.
 func (p Pin) Refusal(pool Pool) Refusal {
 	return Refusal{Code: "pinned", Field: "image of the model of pool " + pool.Name, Value: LastSegments(p.Image, 3),
 		Why:   p.why(),
@@ -146,17 +147,17 @@ func (p Pin) Refusal(pool Pool) Refusal {
 		Allow: AllowAdopt}
 }
 
-// pin says whether somebody else chose the image of a model. A ledger without an
-// entry says nothing, nor does any other field of the model; an image that stood
-// there before a write which was never seen is explained by the interrupted run, unless the pool
-// was written since. Where nothing was written so far, the last version that was made counts.
+// pin returns a Pin if somebody else chose the image of a model. It returns nil if the ledger has
+// no write, because no other field of a model is evidence. The image that stood there before an
+// unseen write is explained by the interrupted run, unless the pool was written since. If Kamino
+// wrote nothing so far, the last version that was made counts.
 func (l Ledger) pin(pool Pool, versions []Artifact) *Pin {
 	image := pool.Model.Image
 	if pin := MovedPin(image, versions); pin != nil {
 		return pin
 	}
 	if Points(image, versions) {
-		return nil // nobody chose a version
+		return nil // no person chose a version
 	}
 	if w := l.Wrote; w != nil {
 		if l.Undone(image) && !l.mayBeUndone(pool) || strings.EqualFold(image, w.Image) {
@@ -169,7 +170,7 @@ func (l Ledger) pin(pool Pool, versions []Artifact) *Pin {
 		return nil
 	}
 	for _, v := range versions {
-		// One that is hidden was never written.
+		// a hidden version was never written into the model
 		if v.Name == l.Past[made].Version && v.Good() && !v.Hidden() && !SameImage(&v, image) {
 			return &Pin{Image: image, Wrote: v.ID}
 		}
@@ -177,25 +178,25 @@ func (l Ledger) pin(pool Pool, versions []Artifact) *Pin {
 	return nil
 }
 
-// Undone says whether a model still has the image that stood there before a write which was never
-// seen: the run that noted it ended first.
+// Undone reports whether a model still has the image that stood there before an unseen write, whose
+// run ended first.
 func (l Ledger) Undone(image string) bool {
 	return l.Wrote != nil && !l.Wrote.Seen && l.Former != nil && strings.EqualFold(image, l.Former.Image)
 }
 
-// Unwritten says whether such a write never was: it was refused, or nobody at all has written the
-// pool since. Else a person may have taken it back, which was a choice.
+// Unwritten reports whether the unseen write never happened: it was refused, or nobody has written
+// the pool since. Otherwise a person may have reverted it, which is a choice.
 func (l Ledger) Unwritten(pool Pool) bool {
 	return l.Undone(pool.Model.Image) && (l.Wrote.Refused || pool.Stamp != "" && pool.Stamp == l.Wrote.Stamp)
 }
 
-// mayBeUndone says whether somebody may have taken such a write back: the pool was written since.
-// Where the provider has no stamps, nothing tells.
+// mayBeUndone reports whether somebody may have reverted the unseen write, because the pool was
+// written since. It is false where the provider has no stamps.
 func (l Ledger) mayBeUndone(pool Pool) bool {
 	return l.Undone(pool.Model.Image) && pool.Stamp != "" && !l.Unwritten(pool)
 }
 
-// Pinned is pin for a pool. What its owner puts into the recipe is nobody's choice of a version.
+// Pinned returns the pin of a pool. An image that the recipe's owner wrote is not a pin.
 func (l Ledger) Pinned(pool Pool, versions []Artifact) *Pin {
 	if pool.Owner != nil {
 		return MovedPin(pool.Model.Image, versions)
@@ -203,28 +204,28 @@ func (l Ledger) Pinned(pool Pool, versions []Artifact) *Pin {
 	return l.pin(pool, versions)
 }
 
-// What lifts a refusal: the name of an option.
+// The names of the options that override a refusal.
 const (
 	AllowAdopt     = "adopt-model"
 	allowImageOnly = "image-only"
 )
 
-// NotePromoted notes that a version which was to be promoted is.
+// NotePromoted records that the promotion of a version was seen to be done.
 func (l *Ledger) NotePromoted(version string, now time.Time) {
 	if p := l.Promoted; p != nil && p.Version == version && p.At.IsZero() {
 		l.Promoted = &Promotion{Version: version, At: now, Born: p.Born}
 	}
 }
 
-// NoteStood notes what the definition of a pool stood for, where that is not known from before.
+// NoteStood records what the definition of a pool stood for, if that is not recorded yet.
 func (l *Ledger) NoteStood(version string, at time.Time) {
 	if l.Stood == nil && version != "" {
 		l.Stood = &Promotion{Version: version, At: at}
 	}
 }
 
-// Sticks says whether the pool may boot from a version although its definition stands for another
-// by now: no instance was seen that followed.
+// Sticks reports whether the pool may boot from a version although its definition now stands for
+// another: no instance was seen that followed.
 func (l Ledger) Sticks(version string, versions []Artifact) bool {
 	return l.Stood != nil && l.Stood.Version == version && !slices.ContainsFunc(versions, func(v Artifact) bool {
 		return v.Name != version && slices.ContainsFunc(v.Births, l.Stood.At.Add(pointerSettles).Before)

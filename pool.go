@@ -1,14 +1,15 @@
-// Package kamino holds the words of the project and its ports to the outside world. Kamino applies the
-// Prototype Pattern to pools of Kubernetes nodes: take the best node running in a pool, make its OS
-// disk the pool's image, and every new node is like it. Running nodes stay untouched.
+// Package kamino holds the words of the project and its ports to the outside world. Kamino applies
+// the Prototype Pattern to pools of Kubernetes nodes: it takes the best node running in a pool and
+// makes its OS disk the pool's image, so that every new node is like it. Running nodes are not
+// changed.
 //
-//   - [Provider] is the port to a factory of VMs; packages azure and aws implement it.
+//   - [Provider] is the port to the cloud; packages azure and aws implement it.
 //   - [Cluster] is the port to Kubernetes; package kube implements it.
-//   - Package engine has the runs that work through both.
+//   - Package engine has the runs that use both.
 //
-// Nothing is kept in files or databases: names can be computed, and what a run
-// needs to be resumed stands on the pool's [Lease], on the donor's [Mark] and
-// in the tags of what it made. The package imports the standard library only.
+// Nothing is kept in files or databases: names can be computed, and what a run needs to be resumed
+// is on the pool's [Lease], on the donor's [Mark] and in the tags of what it made. The package
+// imports the standard library only.
 package kamino
 
 import (
@@ -35,35 +36,35 @@ type Pool struct {
 	Gallery  string `json:"gallery"` // name of the gallery of its images
 	Capacity int    `json:"capacity"`
 	Model    Model  `json:"model"`
-	// UID is given to no other pool, also not to a later one of the same name; "" where the
-	// provider has none.
+	// UID identifies the pool, also against a later pool of the same name; "" where the provider
+	// has none.
 	UID string `json:"uid,omitempty"`
-	// Created is when this pool came into being; zero where that is not known.
+	// Created is when this pool was created; zero if not known.
 	Created time.Time `json:"-"`
-	// Revision makes the next write conditional on nobody having changed the
-	// pool since this read.
+	// Revision makes the next write conditional: it fails if anybody changed the pool since this
+	// read.
 	Revision string `json:"revision"`
-	// Stamp is another after every write of the pool, and never again what it was before; "" where
-	// the provider has none. What is set and taken back has the former Revision, perhaps.
+	// Stamp changes with every write of the pool and never returns to a former value; "" where the
+	// provider has none. Revision may return, if a change is reverted.
 	Stamp string `json:"-"`
-	// Owner is who writes the pool's recipe back; nil for nobody that is known. Its recipe is never
-	// written.
+	// Owner is a program that manages the pool's recipe; nil if none is known. Kamino never writes
+	// an owned recipe.
 	Owner *Owner `json:"owner,omitempty"`
-	// NoPointer says why the pool's recipe cannot refer to a pointer (ByPointer); "" where it can.
+	// NoPointer is why the pool's recipe cannot refer to a pointer (ByPointer); "" if it can.
 	NoPointer string `json:"noPointer,omitempty"`
-	// MostModels is how many recipes the instances of the pool may refer to together, each keeping
-	// the one that it was made with; 0: any number.
+	// MostModels is how many recipes the pool's instances may refer to together (each keeps the one
+	// that it was made with); 0: any number.
 	MostModels int `json:"mostModels,omitempty"`
-	// Updating says that the provider is busy applying an earlier change.
+	// Updating: the provider is busy applying an earlier change.
 	Updating bool      `json:"updating,omitempty"`
 	Refusals []Refusal `json:"refusals,omitempty"`
 }
 
-// Owner is a program that writes a pool's recipe.
+// Owner is a program that manages a pool's recipe.
 type Owner struct {
 	Name string `json:"name"`
-	// Spec is what its own document must hold so that the pool refers to its image definition, in
-	// the document's language, and Needs what must hold besides, which nobody checks.
+	// Spec is what the owner's document must contain so that the pool refers to its image
+	// definition, in the document's language. Needs is what must hold besides; nobody checks it.
 	Spec  string `json:"spec"`
 	Needs string `json:"needs,omitempty"`
 }
@@ -74,14 +75,14 @@ const (
 	Definition Kind = "image definition"
 	Version    Kind = "image version"
 	Snapshot   Kind = "snapshot"
-	// Parameter is what the recipes of pools refer to in place of an image, where that stands by
-	// itself. It is only found: Promote makes it.
+	// Parameter is what recipes refer to in place of an image, in a cloud with parameters. It is
+	// only found; Promote makes it.
 	Parameter Kind = "parameter"
 )
 
-// MadeOfFormer says whether an artifact is one that Kamino made of an earlier pool of this pool's
-// name. One that names no pool, as a kamino without this tag made it, counts as this pool's unless
-// it is older than the pool. What is of no run was made by another program, or the original.
+// MadeOfFormer reports whether Kamino made an artifact of an earlier pool with this pool's name. An
+// artifact that names no pool counts as this pool's, unless it is older than the pool. An artifact
+// without a run was made by another program, or by the original script.
 func (p Pool) MadeOfFormer(a Artifact) bool {
 	switch of := a.Tags[TagPoolUID]; {
 	case p.UID == "" || a.Tags[TagRun] == "":
@@ -93,7 +94,7 @@ func (p Pool) MadeOfFormer(a Artifact) bool {
 	}
 }
 
-// Identify adds the pool's UID to the tags of what is made of it.
+// Identify adds the pool's UID to the tags of an artifact that is made of it.
 func (p Pool) Identify(tags map[string]string) map[string]string {
 	if p.UID == "" {
 		return tags
@@ -101,7 +102,7 @@ func (p Pool) Identify(tags map[string]string) map[string]string {
 	return Artifact{Tags: tags}.WithTag(TagPoolUID, p.UID).Tags
 }
 
-// Named compares a pool with a name or an ID that a user typed.
+// Named reports whether a user's text is the pool's name or ID.
 func (p PoolID) Named(name string) bool {
 	return strings.EqualFold(p.Name(), name) || strings.EqualFold(string(p), name)
 }

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Outcome is what a check, or all of them together, say of an image.
+// Outcome is the result of one check, or of a whole proof.
 type Outcome string
 
-// The outcomes. Failed is evidence from the clone itself; Inconclusive is what cloud, API server or
-// registry are to blame for, or what nobody can tell. NotApplicable is what a check has nothing to
-// compare with for: it neither passes nor convicts, and is told.
+// The outcomes. Failed: evidence from the canary itself. Inconclusive: the cloud, the API server or
+// the registry is the cause, or the cause is unknown. NotApplicable: the check has nothing to
+// compare with; it neither passes nor fails, and is listed.
 const (
 	ProofPassed        Outcome = "pass"
 	ProofFailed        Outcome = "fail"
@@ -21,20 +21,20 @@ const (
 	ProofNotApplicable Outcome = "not applicable"
 )
 
-// Finding is what one check found.
+// Finding is the result of one check.
 type Finding struct {
 	Check    string  `json:"check"`
 	Outcome  Outcome `json:"outcome"`
 	Evidence string  `json:"evidence"` // for people
 }
 
-// String is for terminals and tags, without the control characters that a node may have sent, those
-// of eight bits included.
+// String describes the finding for terminals and tags, without control characters that a node may
+// have sent, eight-bit ones included.
 func (f Finding) String() string {
 	return f.Check + ": " + Plain(f.Evidence)
 }
 
-// ProveMode says how a version is proved before it is what the pool's nodes boot from.
+// ProveMode is how a version is proved before the pool's nodes boot from it.
 type ProveMode string
 
 // The modes.
@@ -43,7 +43,7 @@ const (
 	ProveNone   ProveMode = "none"
 )
 
-// PromoteMode says who makes a version that passed what the pool's nodes boot from.
+// PromoteMode is who promotes a version that passed its proof.
 type PromoteMode string
 
 // The modes.
@@ -52,26 +52,26 @@ const (
 	PromoteManual PromoteMode = "manual" // a person, with kamino promote
 )
 
-// Proving is what the user decides about proofs.
+// Proving are the options of proofs.
 type Proving struct {
 	Mode   ProveMode
-	For    time.Duration // how long a canary is watched once its node is Ready
-	Budget time.Duration // for its boot, from a machine that runs to a node that is Ready
-	// Times makes the budget so many times what good canaries of the pool usually took, once that
-	// is known; 0: it is Budget.
+	For    time.Duration // how long a canary is watched after its node is Ready
+	Budget time.Duration // limit of the boot, from the machine's start to its Ready node
+	// Times makes the boot budget a multiple of the usual boot of the pool's good canaries, once
+	// that is known; 0: Budget counts.
 	Times   float64
 	Promote PromoteMode
-	Probe   []byte   // a Job as YAML or JSON that must succeed on the canary; nil for none
-	Without []string // checks that are left out
+	Probe   []byte   // a Job, as YAML or JSON, that must succeed on the canary; nil for none
+	Without []string // names of the checks that are skipped
 }
 
-// Checks lists the names of the checks of a proof, in the order in which they are told.
+// Checks lists the names of the checks of a proof, in their order.
 func Checks() []string {
 	return []string{"cloud", "identity", "apart", "certificate", "ready", "boot", "stable", "labels", "capacity", "pressure", "clock", "images",
 		"daemonsets", "report", "units", "reboot", "probe"}
 }
 
-// Validate refuses modes, times and checks that there are not.
+// Validate refuses unknown modes, times and checks.
 func (p Proving) Validate() error {
 	switch {
 	case p.Mode != ProveCanary && p.Mode != ProveNone:
@@ -93,13 +93,13 @@ func (p Proving) Validate() error {
 	return nil
 }
 
-// ProofError says that a version was not promoted because of its proof. Failed: it is withdrawn.
-// Inconclusive: it stays hidden, and the next run proves it again.
+// ProofError: a version was not promoted because of its proof. Failed: the version is withdrawn.
+// Inconclusive: the version stays hidden, and the next run proves it again.
 type ProofError struct {
 	Version  string
 	Outcome  Outcome
 	Findings []Finding // the first is the reason
-	// Kept says that new nodes boot from it all the same: no version could take its place.
+	// Kept: new nodes still boot from the version, because no other could replace it.
 	Kept bool
 }
 
@@ -111,7 +111,7 @@ func (e *ProofError) Error() string {
 	return word + ": " + e.Reason()
 }
 
-// Reason is the first finding, for people.
+// Reason describes the first finding, for people.
 func (e *ProofError) Reason() string {
 	if len(e.Findings) == 0 {
 		return "unknown reason"
@@ -119,7 +119,7 @@ func (e *ProofError) Reason() string {
 	return e.Findings[0].String()
 }
 
-// OfCanary says whether a pool is no pool but what a canary is made of: CanaryName.
+// OfCanary reports whether a pool is only the scale set of a canary (CanaryName).
 func (p PoolID) OfCanary() bool {
 	hash, ok := strings.CutPrefix(p.Name(), canaryPrefix)
 	return ok && len(hash) == 8 && strings.Trim(hash, "0123456789abcdef") == ""
@@ -127,8 +127,8 @@ func (p PoolID) OfCanary() bool {
 
 const canaryPrefix = "kamino-"
 
-// BootBudget is for the boot of a pool's canary: a factor of what theirs usually took counts once that
-// is known, and as one that no machine is too fast for.
+// BootBudget returns the boot limit of a canary. A factor counts once the usual boot of the pool's
+// canaries is known, with a minimum that no machine is too fast for.
 func (p Proving) BootBudget(l Ledger) time.Duration {
 	if usual := Usually(l.Boots); p.Times > 0 && usual > 0 {
 		return max(time.Duration(p.Times*float64(usual)), time.Minute)

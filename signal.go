@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// Signal is a place on a node where another program says something that
-// selection needs to know: an annotation, or a condition. Whatever keeps the
-// nodes patched is plugged in here.
+// Signal is a place on a node where another program writes something that selection needs: an
+// annotation, a condition or a label. Any program that patches nodes can be connected this way.
 type Signal struct {
 	Annotation string `json:"annotation,omitempty"`
 	Condition  string `json:"condition,omitempty"` // type of a condition that is True
 	Label      string `json:"label,omitempty"`     // below node-restriction.kubernetes.io
 }
 
-// The annotations of kured, which the original was validated with, and the label of kamino patch.
+// The signals of kured, which the original script was validated with, and of kamino patch.
 var (
 	KaminoPatched      = Signal{Label: LabelPatched}
 	KuredPendingReboot = Signal{Annotation: "weave.works/kured-reboot-in-progress"}
@@ -33,8 +32,8 @@ var (
 	conditionType  = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_./]*$`)
 )
 
-// ParseSignal reads a signal as people write it: the name of an annotation,
-// "condition:" and the type of a condition, or "label:" and a label that nodes cannot write.
+// ParseSignal reads a signal as people write it: the name of an annotation, "condition:" and the
+// type of a condition, or "label:" and a label that nodes cannot write.
 func ParseSignal(s string) (Signal, error) {
 	if c, ok := strings.CutPrefix(s, conditionPrefix); ok {
 		if !conditionType.MatchString(c) || c == "Ready" {
@@ -57,7 +56,7 @@ func ParseSignal(s string) (Signal, error) {
 	return Signal{Annotation: s}, nil
 }
 
-// String is what ParseSignal reads.
+// String returns the text that ParseSignal reads.
 func (s Signal) String() string {
 	if s.Condition != "" {
 		return conditionPrefix + s.Condition
@@ -68,8 +67,7 @@ func (s Signal) String() string {
 	return s.Annotation
 }
 
-// On reads the signal on a node. The value of a condition is the time since
-// when it is True.
+// On reads the signal on a node. The value of a condition is the time since when it is True.
 func (s Signal) On(n Node) (value string, ok bool) {
 	if s.Label != "" {
 		value, ok = n.Labels[s.Label]
@@ -89,10 +87,10 @@ func (s Signal) On(n Node) (value string, ok bool) {
 
 // Names of what a patch writes on a node.
 const (
-	// LabelPatched tells when a node was patched, as PatchedFormat. A kubelet cannot write it on
-	// its own node, nor register with it (admission plugin NodeRestriction,
+	// LabelPatched is when a node was patched, as PatchedFormat. A kubelet cannot write it on its
+	// own node, nor register with it (admission plugin NodeRestriction,
 	// https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
 	LabelPatched = "kamino.node-restriction.kubernetes.io/patched"
-	// PatchedFormat is RFC 3339 without the colons, which values of labels may not have.
+	// PatchedFormat is RFC 3339 without colons, which values of labels may not have.
 	PatchedFormat = "2006-01-02T150405Z"
 )

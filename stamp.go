@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Stamp is a point in time that may be known to the day only.
+// Stamp is a point in time that may be known only to the day.
 type Stamp struct {
 	time.Time
 	Exact bool
 }
 
-// StartOfDay is midnight before it, in UTC.
+// StartOfDay returns midnight before the stamp, in UTC.
 func (s Stamp) StartOfDay() time.Time { return s.UTC().Truncate(24 * time.Hour) }
 
-// Later compares as closely as both are known: two days, or two times.
+// Later compares two stamps: as times if both are times, else as days.
 func (s Stamp) Later(t Stamp) bool {
 	if s.Exact && t.Exact {
 		return s.Time.After(t.Time)
@@ -31,7 +31,7 @@ const clockSkew = 5 * time.Minute
 // (https://data.iana.org/time-zones/tzdb/australasia, Pacific/Kiritimati).
 const farthestEast = 14 * time.Hour
 
-// Future says whether the time is yet to come, clocks and time zones allowed for.
+// Future reports whether the time is still to come, allowing for clocks and time zones.
 func (s Stamp) Future(now time.Time) bool {
 	if s.Exact {
 		return s.Time.After(now.Add(clockSkew))
@@ -54,7 +54,7 @@ var (
 // ParseStamp finds the first time (RFC 3339) or else the first date
 // (YYYY-MM-DD) anywhere in a text.
 func ParseStamp(text string) (Stamp, error) {
-	// Most values are nothing but a time, and thousands of nodes have one.
+	// Most values are only a time, and thousands of nodes have one.
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return Stamp{t.UTC(), true}, nil
 	}

@@ -2,33 +2,33 @@ package kamino
 
 import "context"
 
-// Holding is how an instance stands in its pool.
+// Holding is the state of an instance in its pool.
 type Holding string
 
-// How an instance stands.
+// The states of an instance in its pool.
 const (
-	InService Holding = "in service" // replaced as soon as it is off
-	Held      Holding = "held"       // left alone, whatever its power
-	Moving    Holding = "moving"     // becomes one of the two by itself
-	// Remains: it is in service or gone, and something that Hold did to the pool is still to be
-	// undone by Release.
+	InService Holding = "in service" // the pool replaces it as soon as it is off
+	Held      Holding = "held"       // the pool leaves it alone, whatever its power state
+	Moving    Holding = "moving"     // becomes InService or Held by itself
+	// Remains: the instance is in service or gone, but Release still has to undo what Hold did to
+	// the pool.
 	Remains Holding = "remains"
 )
 
-// Standby is a [Provider] whose pools replace an instance in service that is off, found by asking.
-// One that is no Holder leaves such an instance alone.
+// Standby is a [Provider] whose pools replace an instance that is off, and that can take an
+// instance out of service. The pools of a Provider without it leave such an instance alone.
 type Standby interface {
-	// Holding reads how an instance stands. ErrNotFound: the pool does not have it, and nothing
+	// Holding reads the state of an instance. ErrNotFound: the pool does not have it, and nothing
 	// remains.
 	Holding(context.Context, Pool, InstanceID) (Holding, error)
-	// Hold begins to take an instance out of service without another one in its place, and keeps
-	// the pool from making up for the gap by other means. What of that was so before is left.
-	// ErrUnsupported: the pool would have too few instances.
+	// Hold begins to take an instance out of service without a replacement, and keeps the pool from
+	// filling the gap by other means. It does not change what was held before. ErrUnsupported: the
+	// pool would have too few instances.
 	Hold(context.Context, Pool, InstanceID) error
-	// Release begins to put an instance back in service and, once that is done, undoes what Hold
-	// did to the pool. ErrInProgress: it does not run, so that it would be replaced.
+	// Release begins to put an instance back in service and then undoes what Hold did to the pool.
+	// ErrInProgress: the instance does not run, so the pool would replace it.
 	Release(context.Context, Pool, InstanceID) error
-	// Lost tells what a pool may lack after an instance is gone that was held, and what to type. It
-	// makes no call: whether others have changed the pool's capacity since, nobody can know.
+	// Lost describes what a pool may lack after a held instance is gone, and what to type. It makes
+	// no call: nobody can know whether others have changed the pool's capacity since.
 	Lost(Pool, InstanceID) Warning
 }

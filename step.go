@@ -1,6 +1,6 @@
 package kamino
 
-// The names of steps, as they stand on leases, in events and in errors.
+// The names of steps, as used on leases, in events and in errors.
 const (
 	StepConnect       = "connect"
 	StepValidate      = "validate"
@@ -42,8 +42,8 @@ const (
 	StepSign          = "sign"
 )
 
-// Act is something that a run does to the world, as it stands on the lease before it is done. What
-// people read of it stands beside it, in words of its own.
+// Act is a change that a run makes to the world. The lease names it before it is made, beside a
+// text for people.
 type Act string
 
 // The acts.

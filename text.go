@@ -7,10 +7,10 @@ import (
 	"unicode"
 )
 
-// Plain is a text of somebody else as it may be shown and kept in a tag, on one line: without
-// control characters (C0, DEL and C1), some of which terminals obey, and without bidirectional
-// controls (https://www.unicode.org/reports/tr9/), which show letters in another order than they
-// stand. Tabs and ends of lines become blanks. Bytes that are not UTF-8 become U+FFFD.
+// Plain makes somebody else's text safe to show and to keep in a tag, on one line. It removes
+// control characters (C0, DEL and C1), some of which terminals obey, and bidirectional controls
+// (https://www.unicode.org/reports/tr9/), which change the visible order of letters. Tabs and line
+// ends become blanks. Bytes that are not UTF-8 become U+FFFD.
 func Plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -23,9 +23,9 @@ func Plain(s string) string {
 	}, s)
 }
 
-// PlainAll makes each string that v points to Plain, in fields, slices and maps, too. An adapter
+// PlainAll makes each string that v points to Plain, also in fields, slices and maps. An adapter
 // calls it once on what it read, so that no command, log or label needs to. Bytes stay as they are.
-// A map is replaced rather than changed, since its former owner may still have it.
+// A map is replaced and not changed, because its former owner may still have it.
 func PlainAll(v any) { plainAll(reflect.ValueOf(v).Elem()) }
 
 func plainAll(v reflect.Value) {
@@ -56,7 +56,7 @@ func plainAll(v reflect.Value) {
 	}
 }
 
-// plainMap leaves a map that is plain already as it is: most are, and thousands of nodes have some.
+// plainMap copies a map only if it is not plain. Most are plain, and thousands of nodes have some.
 func plainMap(v reflect.Value) {
 	if texts, ok := v.Interface().(map[string]string); ok {
 		dirty := false
@@ -82,8 +82,8 @@ func plainMap(v reflect.Value) {
 	v.Set(plain)
 }
 
-// readPlain reads JSON that a node wrote into v, and makes what it read plain: JSON may have any
-// character as an escape.
+// readPlain reads JSON that a node wrote into v and makes it plain. JSON may contain any character
+// as an escape.
 func readPlain(text []byte, v any) error {
 	if err := json.Unmarshal(text, v); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// State is how far an artifact has come.
+// State is the progress of an artifact's creation.
 type State string
 
 // The states of an artifact.
@@ -21,54 +21,54 @@ const (
 	Deleting  State = "Deleting"
 )
 
-// Artifact is a gallery, an image definition, an image version or a snapshot:
-// as it is when found, or as it is to be when created.
+// Artifact is a gallery, an image definition, an image version or a snapshot, as it was found or as
+// it is to be created.
 type Artifact struct {
 	Kind    Kind   `json:"kind"`
 	Name    string `json:"name"`
 	ID      string `json:"id,omitempty"`
 	State   State  `json:"state,omitempty"`
 	Percent int    `json:"percent"` // 0 to 100, as the provider reports it
-	// Ready: snapshot complete; version replicated in the pool's region. A version that Failed and
-	// is Ready was whole before its last change failed; that change made again mends it.
+	// Ready: the snapshot is complete, or the version is replicated in the pool's region. A version
+	// that is Failed and Ready was complete before its last change failed; repeating that change
+	// repairs it.
 	Ready   bool   `json:"ready"`
 	Failure string `json:"failure,omitempty"`  // why it Failed, in the provider's words
 	Source  string `json:"source,omitempty"`   // disk of a snapshot, snapshot of a version
 	Storage string `json:"storage,omitempty"`  // of a version: Standard_ZRS or Standard_LRS
 	Replica int    `json:"replicas,omitempty"` // of a version, in the pool's region
-	// Keeps, of a version: the snapshot that it was made of is a part of it from then on, goes with
-	// it, and is found no more.
+	// Keeps, of a version: its snapshot became a part of it, is deleted with it, and is not found
+	// any more.
 	Keeps   bool              `json:"keeps,omitempty"`
 	Tags    map[string]string `json:"tags,omitempty"`
 	Created time.Time         `json:"created,omitzero"`
 
-	Machine // that it fits: of a definition, and of the donor when definition or snapshot is created
+	Machine // the machine that it fits: of a definition, and of the donor when a definition or snapshot is created
 
-	// OfFormer: Kamino made it of an earlier pool that had this pool's name, such as that of a
-	// former cluster. It is somebody else's.
+	// OfFormer: Kamino made it of an earlier pool that had this pool's name, for example in a
+	// former cluster. It counts as somebody else's.
 	OfFormer bool `json:"ofFormerPool,omitempty"`
 
-	// Of a version in a list.
+	// Use is set for a version in a list.
 	Use
 	Excluded bool `json:"excluded"` // not offered as latest
-	// Disputed: it is offered as latest, and in one of its regions not. Which of the two counts is
-	// documented nowhere.
+	// Disputed: the version is excluded from latest in only one of its regions. Which setting
+	// counts is not documented.
 	Disputed bool `json:"disputed,omitempty"`
 }
 
-// Use is what still needs a version.
+// Use is who still needs a version.
 type Use struct {
 	Instances int  `json:"instances"` // instances of the pool that booted from it
 	InModel   bool `json:"inModel"`   // the pool's model refers to it
-	// Births are when those instances were created, the zero time where that is not known; nil: of
-	// none it is.
+	// Births are when those instances were created, zero for unknown times; nil if none is known.
 	Births []time.Time `json:"births,omitempty"`
 }
 
 // Bad is why a version is withdrawn.
 type Bad struct {
-	Reason string // as its tag says it, for people
-	Nodes  bool   // its nodes did not do well
+	Reason string // the text of its tag, for people
+	Nodes  bool   // its nodes failed
 }
 
 // Storage types of image versions
@@ -78,7 +78,7 @@ const (
 	StorageLRS = "Standard_LRS"
 )
 
-// DefinitionOf cuts "/versions/…" off a version's ID.
+// DefinitionOf removes "/versions/…" from a version's ID.
 func DefinitionOf(version string) string {
 	if i := strings.LastIndex(strings.ToLower(version), "/versions/"); i >= 0 {
 		return version[:i]
@@ -86,43 +86,43 @@ func DefinitionOf(version string) string {
 	return version
 }
 
-// MaxTag bounds what is written into a tag: Azure takes 256 characters
+// MaxTag is the longest text that Kamino writes into a tag. Azure accepts 256 characters
 // (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources).
 const MaxTag = 250
 
-// RefuseSame refuses to make another image of a disk as bad as that of the version.
+// RefuseSame is the refusal to make another image of a disk like that of this bad version.
 func (a Artifact) RefuseSame(node string) Refusal {
 	return Refusal{Code: "bad-image", Why: fmt.Sprintf("it has the same packages as when version %s was made of it, which is withdrawn: %s", a.Name, Plain(a.Tags[TagBad])),
 		Do: fmt.Sprintf("kamino patch --target-node %s, or choose another node: kamino plan ranks them", node)}
 }
 
-// SnapshotLife is longer than any run needs its snapshot: the limits of the steps from its making
-// to the end of the build.
+// SnapshotLife is longer than any run needs its snapshot: the sum of the limits of the steps from
+// its creation to the end of the build.
 const SnapshotLife = 24 * time.Hour
 
-// What TagOffer says of a version: its state. It is written together with Excluded, so that one
-// that disagrees with it was changed by somebody else. Versions of the original, and of pools that
-// refer to versions, have none: they are offered.
+// The values of TagOffer: the state of a version. It is written together with Excluded, so if the
+// two disagree, somebody else changed one. Versions of the original script, and of pools that refer
+// to versions, have no such tag: they are offered.
 const (
 	TagOfferHidden    = "hidden"    // from birth
 	TagOfferProving   = "proving"   // a canary boots from it
 	TagOfferOffered   = "offered"   // promoted: a pool that refers to the definition may boot from it
-	TagOfferWithdrawn = "withdrawn" // TagBad tells why; it returns to use by its name only
+	TagOfferWithdrawn = "withdrawn" // TagBad has the reason; it is used again only by its name
 )
 
-// Offered is a version as whoever promotes it writes it.
+// Offered returns the version as a promotion writes it.
 func (a Artifact) Offered() Artifact {
 	a = a.Offering(TagOfferOffered)
 	delete(a.Tags, TagBad)
 	delete(a.Tags, TagBootstrap)
-	if a.Tags[TagProof] == TagProofFailed { // a person takes it all the same
+	if a.Tags[TagProof] == TagProofFailed { // a person takes it nevertheless
 		delete(a.Tags, TagProof)
 	}
 	return a
 }
 
-// Withdrawn is a version as whoever withdraws it writes it. Its tag still says that it passed its
-// proof, unless its nodes are why it is withdrawn.
+// Withdrawn returns the version as a withdrawal writes it. It keeps the tag of a passed proof,
+// unless it is withdrawn because of its nodes.
 func (a Artifact) Withdrawn(bad Bad) Artifact {
 	untried := a.Untried()
 	a = a.Offering(TagOfferWithdrawn)
@@ -136,13 +136,14 @@ func (a Artifact) Withdrawn(bad Bad) Artifact {
 	return a
 }
 
-// Offering is a version as it shall be written: offered or not, and tagged so.
+// Offering returns the version with an offer state: the tag, and Excluded to match.
 func (a Artifact) Offering(state string) Artifact {
 	a.Excluded = state != TagOfferOffered
 	return a.WithTag(TagOffer, state)
 }
 
-// WithTag is an artifact with another tag. The one that was read, and is remembered, keeps its own.
+// WithTag returns a copy of the artifact with another tag; the artifact that was read is not
+// changed.
 func (a Artifact) WithTag(tag, value string) Artifact {
 	if a.Tags = maps.Clone(a.Tags); a.Tags == nil {
 		a.Tags = map[string]string{}
@@ -151,8 +152,8 @@ func (a Artifact) WithTag(tag, value string) Artifact {
 	return a
 }
 
-// SameOffer says whether two reads of a version show the same: what TagOffer, TagBad and Excluded
-// tell, and that one run made both.
+// SameOffer reports whether two reads of a version have the same TagOffer, TagBad and Excluded, and
+// were made by the same run.
 func (a Artifact) SameOffer(b Artifact) bool {
 	for _, tag := range []string{TagOffer, TagBad, TagRun} {
 		if a.Tags[tag] != b.Tags[tag] {
@@ -162,9 +163,9 @@ func (a Artifact) SameOffer(b Artifact) bool {
 	return a.Excluded == b.Excluded
 }
 
-// Retagged is a version as a fresh read shows it, with those tags of want that kamino writes: what
-// others have tagged stays. ErrConflict: it was withdrawn since want was read, or that was taken
-// back. No version is promoted that a person withdrew while it was proved.
+// Retagged returns a version as a fresh read shows it, with Kamino's tags of want; tags of others
+// stay. ErrConflict: the version was withdrawn since want was read, or that was reverted. So no
+// version is promoted that a person withdrew while it was proved.
 func (a Artifact) Retagged(want Artifact) (Artifact, error) {
 	if a.Tags[TagBad] != want.Tags[TagBad] {
 		return a, fmt.Errorf("version %s was withdrawn meanwhile, or that was taken back: %w", a.Name, ErrConflict)
@@ -177,10 +178,10 @@ func (a Artifact) Retagged(want Artifact) (Artifact, error) {
 	return a, nil
 }
 
-// tagPrefix begins the names of all tags that are written after a version was made.
+// tagPrefix is the prefix of all tags that are written after a version was made.
 const tagPrefix = "kamino-"
 
-// Life is how far a version has come on its way to a pool's nodes, as its tags tell.
+// Life is the state of a version on its way to a pool's nodes, read from its tags.
 type Life string
 
 // The states of a version's life.
@@ -188,13 +189,13 @@ const (
 	LifeBuilding  Life = "building"
 	LifeHidden    Life = "hidden"    // not offered, and not proved
 	LifeProving   Life = "proving"   // a canary boots from it
-	LifeWaiting   Life = "waiting"   // passed, and waits for kamino promote
+	LifeWaiting   Life = "waiting"   // passed, and waits for promotion
 	LifePromoted  Life = "promoted"  // offered, now or once
-	LifeWithdrawn Life = "withdrawn" // never chosen again, but by its name
-	LifeFailed    Life = "failed"    // its build
+	LifeWithdrawn Life = "withdrawn" // chosen again only by its name
+	LifeFailed    Life = "failed"    // its build failed
 )
 
-// Life is the state in which a version is.
+// Life returns the state of a version.
 func (a Artifact) Life() Life {
 	switch {
 	case a.State == Failed && !a.Whole(), a.State == Deleting:
@@ -213,79 +214,78 @@ func (a Artifact) Life() Life {
 	return LifePromoted
 }
 
-// What TagProof says of a version that is to be proved, from birth, of one that passed, and of one
-// that somebody took without. Any other text is how a proof ended that told nothing.
+// The values of TagProof: wanted (from birth), passed, taken without a proof, and failed. Any other
+// text is how a proof ended that proved nothing.
 const (
 	TagProofWanted  = "wanted"
 	TagProofPassed  = "passed"
 	TagProofOmitted = "omitted"
-	TagProofFailed  = "failed" // withdrawn for how its nodes did
+	TagProofFailed  = "failed" // withdrawn because of its nodes
 )
 
-// Ours says whether Kamino, of any version and the original included, made it of this pool.
+// Ours reports whether Kamino (any version, or the original script) made the version of this pool.
 func (a Artifact) Ours() bool {
 	return !a.OfFormer && (a.Tags[TagRun] != "" || a.Tags[TagBuiltFrom] != "")
 }
 
-// Foreign says whether a version is somebody else's, and kept from pools: it stands in no one's
-// way.
+// Foreign reports whether somebody else made the version and it is excluded from latest.
 func (a Artifact) Foreign() bool { return !a.Ours() && a.Excluded }
 
-// WhyDisputed tells of a version that is Disputed.
+// WhyDisputed describes a version that is Disputed.
 func (a Artifact) WhyDisputed() string {
 	return "version " + a.Name + " is offered as latest, and excluded from latest in one of its regions; which of the two applies is undocumented"
 }
 
-// Whole says whether a version was built to its end: a change of its tags or flags may have failed
-// since then.
+// Whole reports whether a version's build was completed. A change of its tags or flags may have
+// failed since.
 func (a Artifact) Whole() bool { return a.State == Succeeded || a.State == Failed && a.Ready }
 
-// Good says whether a version can be what new nodes are made of.
+// Good reports whether new nodes can boot from the version.
 func (a Artifact) Good() bool { return a.Whole() && a.Tags[TagBad] == "" }
 
-// StandsIn says whether a version can take the place of one that is withdrawn, though nobody names
-// it.
+// StandsIn reports whether a version may replace a withdrawn one without being named.
 func (a Artifact) StandsIn(pool Pool) bool {
 	return !a.OfFormer && a.Good() && a.Ready && !a.Unused() && (!a.Excluded || a.Hidden()) && a.Tags[TagReceipt] != "" && !a.Untried() && !(a.Unaccepted() && pool.Owner != nil)
 }
 
-// Withheld says whether a version is kept from pools that refer to its definition: by its state, or
-// by a person. Nor does a definition stand for one whose last change failed.
+// Withheld reports whether pools that refer to the definition cannot get the version: because of
+// its state, because a person excluded it, or because its last change failed.
 func (a Artifact) Withheld() bool {
 	return a.State == Failed || a.Excluded || a.Tags[TagBad] != "" || a.Tags[TagOffer] == TagOfferWithdrawn || a.Hidden()
 }
 
-// Hidden says whether a version was never offered.
+// Hidden reports whether a version was never offered.
 func (a Artifact) Hidden() bool {
 	return a.Tags[TagOffer] == TagOfferHidden || a.Tags[TagOffer] == TagOfferProving
 }
 
-// Unused says whether nothing was ever made of a version, as far as can be told: it was not
-// offered, and none that the model names or an instance booted from, as where it was promoted by
-// name and its run ended before it was offered.
+// Unused reports whether a version was never used, as far as known: it was never offered, no model
+// names it, and no instance booted from it. (A version that was promoted by name may be used before
+// it is offered.)
 func (a Artifact) Unused() bool { return a.Hidden() && !a.InModel && a.Instances == 0 }
 
-// Untried says whether a version was to be proved, and neither passed nor was taken without.
+// Untried reports whether a version was to be proved, and neither passed nor was taken without a
+// proof.
 func (a Artifact) Untried() bool {
 	how := a.Tags[TagProof]
 	return how != "" && how != TagProofPassed && how != TagProofOmitted && how != TagProofFailed
 }
 
-// Unproved says whether a version still has to be proved: it is hidden, and has passed nothing.
+// Unproved reports whether a version still has to be proved: it is hidden and has not passed.
 func (a Artifact) Unproved() bool {
 	return a.Good() && a.Hidden() && a.Tags[TagProof] != TagProofPassed
 }
 
-// Waiting says whether a version has passed and is not promoted.
+// Waiting reports whether a version has passed its proof and is not promoted.
 func (a Artifact) Waiting() bool {
 	return a.Good() && a.Hidden() && a.Tags[TagProof] == TagProofPassed
 }
 
-// Gated says whether a version is left to a person: that was decided when it was made or proved,
-// and what a later run is told changes nothing of it.
+// Gated reports whether only a person may promote the version. That was decided when it was made or
+// proved; options of a later run do not change it.
 func (a Artifact) Gated() bool { return a.Hidden() && a.Tags[TagPromote] == string(PromoteManual) }
 
-// Gate is a version as a run writes it that leaves its promotion to a person.
+// Gate returns the version as a run writes it that leaves its promotion to a person.
 func (a Artifact) Gate() Artifact { return a.WithTag(TagPromote, string(PromoteManual)) }
 
 // TagBootstrapUnaccepted is the value of TagBootstrap.
@@ -297,27 +297,27 @@ func (a Artifact) AfterDay(day time.Time) bool {
 	return err == nil && !a.Foreign() && !a.OfFormer && VersionName(at) > VersionName(day)
 }
 
-// Unaccepted says whether a version was left hidden because its instances would run a bootstrap
-// that kamino does not know.
+// Unaccepted reports whether a version was left hidden because Kamino does not know the bootstrap
+// that its instances would run.
 func (a Artifact) Unaccepted() bool { return a.Hidden() && a.Tags[TagBootstrap] != "" }
 
-// MayPromote says whether a version may become what new nodes boot from without a further proof or
-// a person's word: it is offered already, has passed, or was made where nobody wanted a proof.
+// MayPromote reports whether a version may be promoted without a further proof or a person's
+// decision: it was offered already, has passed, or was made where no proof was wanted.
 func (a Artifact) MayPromote(p Proving) bool {
 	switch {
 	case !a.Good(), a.OfFormer:
 		return false
 	case !a.Hidden():
 		return !a.Excluded && !a.Untried()
-	case p.Promote == PromoteManual, a.Gated(), !a.Ours() && a.Tags[TagReceipt] == "": // that a person took such a one is noted nowhere
+	case p.Promote == PromoteManual, a.Gated(), !a.Ours() && a.Tags[TagReceipt] == "": // no tag records that a person accepted such a version
 		return false
 	}
 	never := a.Tags[TagProof] == "" && a.Tags[TagOffer] == TagOfferHidden
 	return a.Tags[TagProof] == TagProofPassed || p.Mode == ProveNone && never
 }
 
-// Built is when the disk of a version was captured: by its tag, which the
-// original wrote too, else by its name, else as the provider says.
+// Built returns when the disk of a version was captured: by its tag (which the original script
+// wrote too), else by its name, else as the provider reports.
 func (a Artifact) Built() (at Stamp, ok bool) {
 	if t, err := ParseBuiltAt(a.Tags[TagBuiltAt]); err == nil {
 		return Stamp{t, true}, true
@@ -328,7 +328,7 @@ func (a Artifact) Built() (at Stamp, ok bool) {
 	return Stamp{a.Created, true}, !a.Created.IsZero()
 }
 
-// First is the first version of a list that fits; nil where none does.
+// First returns the first version of a list that fits; nil if none does.
 func First(versions []Artifact, fits func(Artifact) bool) *Artifact {
 	if i := slices.IndexFunc(versions, fits); i >= 0 {
 		return &versions[i]
@@ -336,44 +336,44 @@ func First(versions []Artifact, fits func(Artifact) bool) *Artifact {
 	return nil
 }
 
-// NewestImage is the newest version that was ever finished. One that was rolled
-// back counts: what it was made of is not worth making again.
+// NewestImage returns the newest version whose build was completed. A version that was rolled back
+// counts: its disk is not worth another build.
 func NewestImage(newestFirst []Artifact) *Artifact {
 	return First(newestFirst, func(v Artifact) bool { return v.Whole() && !v.Foreign() && !v.OfFormer })
 }
 
-// NewestGood is the newest version that could be promoted; nil when there is none.
+// NewestGood returns the newest version that could be promoted; nil if there is none.
 func NewestGood(newestFirst []Artifact) *Artifact {
 	return First(newestFirst, func(v Artifact) bool { return v.Good() && !v.Foreign() && !v.OfFormer })
 }
 
-// Latest is the version that a model naming the definition would get.
+// Latest returns the version that a model which names the definition would get.
 func Latest(newestFirst []Artifact) *Artifact {
 	return First(newestFirst, func(v Artifact) bool { return v.Good() && !v.Excluded })
 }
 
-// Promotable is the newest version that new nodes may be made of without asking anybody, one
-// included that is not offered yet.
+// Promotable returns the newest version that new nodes may boot from without a person's decision,
+// including a version that is not offered yet.
 func Promotable(newestFirst []Artifact, p Proving) *Artifact {
 	return First(newestFirst, func(v Artifact) bool { return v.MayPromote(p) })
 }
 
-// SetAside begins the reason of a version that nobody judged: a person went back to the original
-// model by name, as at the end of a trial. Nothing takes the version by itself, and its donor may
-// make another one of the same packages.
+// SetAside is the prefix of the reason of a version that nobody judged: a person returned to the
+// original model by name, for example at the end of a trial. The version is used again only by its
+// name, and its donor may make another one of the same packages.
 const SetAside = "set aside, not judged: "
 
-// Aside says whether a version is set aside.
+// Aside reports whether a version is set aside.
 func (a Artifact) Aside() bool { return strings.HasPrefix(a.Tags[TagBad], SetAside) }
 
-// BadVersions are those that were judged as bad, deleted ones among them.
+// BadVersions returns the versions that were judged bad, including deleted ones.
 func BadVersions(versions []Artifact, ledger Ledger) (out []Artifact) {
 	for _, v := range versions {
 		if v.Tags[TagBad] != "" && !v.Aside() {
 			out = append(out, v)
 		}
 	}
-	for _, u := range ledger.Unfit { // that are no more
+	for _, u := range ledger.Unfit { // versions that were pruned
 		if IndexOf(versions, u.Version) < 0 {
 			out = append(out, Artifact{Kind: Version, Name: u.Version, Tags: u.Tags})
 		}
@@ -381,20 +381,20 @@ func BadVersions(versions []Artifact, ledger Ledger) (out []Artifact) {
 	return out
 }
 
-// IndexOf is the place of a version in a list; -1 where it is not there.
+// IndexOf returns the index of a version in a list; -1 if it is not there.
 func IndexOf(versions []Artifact, name string) int {
 	return slices.IndexFunc(versions, func(v Artifact) bool { return v.Name == name })
 }
 
-// SameImage says whether an image of a model is a version, or the definition that it is of.
+// SameImage reports whether the image of a model is this version, or its definition.
 func SameImage(v *Artifact, image string) bool {
 	return v != nil && (strings.EqualFold(v.ID, image) || strings.EqualFold(DefinitionOf(v.ID), image))
 }
 
-// BadAncestor is the nearest version in the line of a version that was withdrawn; "" when there is
-// none. The line is told by TagParent: gallery paths that end in versions/NAME.
+// BadAncestor returns the nearest withdrawn ancestor of a version; "" if there is none. Ancestors
+// are found by TagParent: gallery paths that end in versions/NAME.
 func BadAncestor(v Artifact, all []Artifact) string {
-	for range all { // a line that bites its tail ends, too
+	for range all { // the loop ends even if the ancestors form a cycle
 		parent := LastSegment(v.Tags[TagParent])
 		i := IndexOf(all, parent)
 		if i < 0 || !strings.Contains(v.Tags[TagParent], "versions/") {
@@ -407,7 +407,7 @@ func BadAncestor(v Artifact, all []Artifact) string {
 	return ""
 }
 
-// Descendants are the versions whose line goes back to a version.
+// Descendants returns the versions that have a version among their ancestors.
 func Descendants(of string, all []Artifact) (names []string) {
 	for _, v := range all {
 		at := v
@@ -425,7 +425,7 @@ func Descendants(of string, all []Artifact) (names []string) {
 	return names
 }
 
-// NewestBirth is when the newest instance was created that is known; zero where none is.
+// NewestBirth returns when the newest known instance was created; zero if none is known.
 func NewestBirth(versions []Artifact) (newest time.Time) {
 	for _, v := range versions {
 		for _, born := range v.Births {
@@ -437,7 +437,7 @@ func NewestBirth(versions []Artifact) (newest time.Time) {
 	return newest
 }
 
-// ReadUnknownFiles reads what tags tell; nil when they tell nothing.
+// ReadUnknownFiles reads the counts of unknown files from tags; nil if there are none.
 func ReadUnknownFiles(tags map[string]string) *UnknownFiles {
 	n, err := strconv.Atoi(tags[TagUnknown])
 	if err != nil || n < 0 {
@@ -446,7 +446,7 @@ func ReadUnknownFiles(tags map[string]string) *UnknownFiles {
 	return &UnknownFiles{Mode: tags[TagUnknownMode], Count: n, Digest: tags[TagUnknownDigest]}
 }
 
-// Unfit is what is kept of a withdrawn version that was pruned: of which disk it was made, and why
+// Unfit is the record of a withdrawn version that was pruned: the disk that it was made of, and why
 // it was withdrawn.
 type Unfit struct {
 	Version string            `json:"version"`
