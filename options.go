@@ -240,16 +240,12 @@ type Options struct {
 	// Offers: a person named the version. With ImageOnly, it is offered; otherwise it would stay
 	// hidden.
 	Offers bool
-	// Settle is how long a run waits for cluster-autoscaler to see the protection: two of its scan
-	// intervals. 0: no cluster-autoscaler runs, and no step waits for it.
-	Settle time.Duration
 }
 
 // Defaults are the defaults of update: those of the original script, where it had the option.
 func Defaults() Options {
 	return Options{
 		History: 3, Replicas: 3, Grace: 5 * time.Minute,
-		Settle: 20 * time.Second,
 		Proof:  Proving{Mode: ProveCanary, For: 10 * time.Minute, Budget: 10 * time.Minute, Promote: PromoteAuto},
 	}
 }

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/workflow"
@@ -29,17 +31,27 @@ func (r *Run) lookProtect(ctx context.Context) (workflow.Next, error) {
 			// It takes about as long as the settling, so it begins with it. The next step looks
 			// whether it did.
 			return r.beginSurvey(ctx, n)
-		}).Announcing(kamino.ActSurvey, lookAtTheFiles).Then(whySettle, r.opts.Settle), nil
+		}).Announcing(kamino.ActSurvey, lookAtTheFiles).Then(whySettle, r.engine.forAutoscaler(settle)), nil
 	}
 	// The autoscaler looks at the annotation only when it evaluates the node,
 	// and finishes a deletion that it has begun.
-	if age := r.engine.now().Sub(mark.Since); age >= 0 && age < r.opts.Settle && r.runner.Spent() < r.opts.Settle {
-		return workflow.WaitFor(whySettle, r.opts.Settle-max(age, r.runner.Spent())), nil
+	if age, limit := r.engine.now().Sub(mark.Since), r.engine.forAutoscaler(settle); age >= 0 && age < limit && r.runner.Spent() < limit {
+		return workflow.WaitFor(whySettle, limit-max(age, r.runner.Spent())), nil
 	}
 	return workflow.Done("protected"), nil
 }
 
 const whySettle = "cluster-autoscaler to notice the annotation"
+
+// settle is how long cluster-autoscaler is given to see the protection: two of its scan intervals,
+// which are ten seconds by default (--scan-interval,
+// https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md).
+const settle = 20 * time.Second
+
+// forAutoscaler is how long a wait for cluster-autoscaler's sake lasts.
+func (e *Engine) forAutoscaler(needed time.Duration) time.Duration {
+	return min(needed, cmp.Or(e.SettleLimit, needed))
+}
 
 func (r *Run) newMark(n kamino.Node, of kamino.Instance, work kamino.Work) kamino.Mark {
 	m := kamino.Mark{

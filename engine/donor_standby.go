@@ -104,7 +104,7 @@ func (r *Run) lookHold(ctx context.Context) (workflow.Next, error) {
 // recount is longer than cluster-autoscaler remembers the size of a group: for one minute it adds
 // to what it knew, and sets the sum (refreshInterval in
 // cluster-autoscaler/cloudprovider/aws/aws_manager.go of k8s.io/autoscaler). For the first evicted
-// pod it would undo that the pool is one smaller. Where Options.Settle is 0, no autoscaler runs.
+// pod it would undo that the pool is one smaller.
 const recount = 70 * time.Second
 
 // lookCounted waits until an autoscaler knows that the donor is out of service, before any pod is
@@ -114,8 +114,8 @@ func (r *Run) lookCounted(mark *kamino.Mark) workflow.Next {
 	if r.empty.held.IsZero() {
 		r.empty.held = now
 	}
-	if waited := now.Sub(r.empty.held); r.opts.Settle > 0 && !mark.Sealing && waited < recount {
-		return workflow.WaitFor("cluster-autoscaler to read the pool's new size", recount-waited)
+	if waited, limit := now.Sub(r.empty.held), r.engine.forAutoscaler(recount); !mark.Sealing && waited < limit {
+		return workflow.WaitFor("cluster-autoscaler to read the pool's new size", limit-waited)
 	}
 	return workflow.Done("out of service")
 }

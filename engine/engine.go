@@ -40,6 +40,9 @@ type Engine struct {
 	// 36: https://learn.microsoft.com/azure/virtual-machines/compute-throttling-limits.)
 	// A MinPoll above LongestPoll can make runs fail.
 	MinPoll, MaxPoll time.Duration
+	// SettleLimit bounds each wait for cluster-autoscaler's sake; zero: they last as long as it
+	// needs. For tests, in whose clusters none runs.
+	SettleLimit time.Duration
 
 	// DonorBack, where set, is called as soon as a run has no donor of the pool away, and none that
 	// it could take; also by runs that need none.

@@ -50,6 +50,10 @@ type globalOptions struct {
 // shorter one, since nothing there takes as long as in a cloud.
 var pollInterval string
 
+// settleLimit bounds the waits for cluster-autoscaler; "" does not. The lab's tests link a short
+// one, since none runs there.
+var settleLimit string
+
 func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	g := &a.global
 	f.StringVar(&g.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests.")

@@ -88,13 +88,13 @@ func (p *patchFlags) check() error {
 // patchCommand patches nodes that then may be donors.
 type patchCommand struct {
 	*app
-	flags                   patchFlags
-	out                     outputFlag
-	opts                    kamino.PatchOptions
-	grace                   graceValue
-	drainTimeout, autoscale durationValue
-	maxAway                 string
-	dryRun                  bool
+	flags        patchFlags
+	out          outputFlag
+	opts         kamino.PatchOptions
+	grace        graceValue
+	drainTimeout durationValue
+	maxAway      string
+	dryRun       bool
 }
 
 func newPatchCommand(a *app) *cobra.Command {
@@ -121,12 +121,11 @@ its disk the pool's image, and autoscaling replaces the other nodes over time.`,
 	f.StringVar(&c.opts.Donor, "target-node", "", "patch only this node, instead of --pool")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print which nodes would be patched, and change nothing")
 	c.flags.add(f)
-	c.grace.d, c.autoscale.d = c.opts.Grace, c.opts.Options.Settle
+	c.grace.d = c.opts.Grace
 	f.Var(&c.grace, "grace-period", "minimum grace period for each pod of the node to terminate, a plain number is in seconds; -1 means each pod's own")
 	f.Var(&c.drainTimeout, "drain-timeout", "time limit for the whole drain; 0 means nine grace periods")
 	f.BoolVar(&c.opts.Force, "force", false, "delete pods that have no controller and, once the drain times out, pods protected by a PodDisruptionBudget")
 	f.BoolVar(&c.opts.AllowSpot, "allow-spot", false, "allow a spot instance")
-	f.Var(&c.autoscale, "autoscaler-settle", "how long to wait after the node was protected from cluster-autoscaler; 0 where none runs")
 	f.StringVar(&c.maxAway, "max-unavailable-pools", "1", "maximum number of donors away in the cluster at the same time, or all")
 	f.IntVar(&c.opts.MaxNotReady, "max-not-ready", c.opts.MaxNotReady, "take no node while more than this many other nodes are NotReady")
 	a.addGallery(f)
@@ -142,7 +141,7 @@ func (c *patchCommand) Run(ctx context.Context) error {
 		return err
 	}
 	run := c.opts.Options
-	run.Self, run.Grace, run.DrainTimeout, run.Settle = c.global.Self, c.grace.d, c.drainTimeout.d, c.autoscale.d
+	run.Self, run.Grace, run.DrainTimeout = c.global.Self, c.grace.d, c.drainTimeout.d
 	opts := c.flags.options(run)
 	opts.Pool, opts.MaxNotReady = c.opts.Pool, c.opts.MaxNotReady
 	var err error

@@ -241,9 +241,10 @@ func (a *app) engine(ctx context.Context) (*engine.Engine, error) {
 		return nil, fmt.Errorf("read the host's name: %w", err)
 	}
 	poll, _ := time.ParseDuration(pollInterval)
+	settle, _ := time.ParseDuration(settleLimit)
 	return &engine.Engine{
 		Provider: provider, Cluster: cluster, Clock: a.clock, NewID: func() string { return newRunID(a.clock.Now()) },
-		Process: processName(host, os.Getpid()), MinPoll: poll,
+		Process: processName(host, os.Getpid()), MinPoll: poll, SettleLimit: settle,
 	}, nil
 }
 

@@ -19,19 +19,19 @@ import (
 
 // runFlags are the options that every command has that makes a prototype.
 type runFlags struct {
-	opts                 kamino.Options
-	reference            string
-	labels               []string
-	again                bool
-	grace                graceValue
-	drainTimeout, settle durationValue
-	policy               string
-	prove                proveFlags
+	opts         kamino.Options
+	reference    string
+	labels       []string
+	again        bool
+	grace        graceValue
+	drainTimeout durationValue
+	policy       string
+	prove        proveFlags
 }
 
 func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	r.opts = kamino.Defaults()
-	r.grace.d, r.settle.d = r.opts.Grace, r.opts.Settle
+	r.grace.d = r.opts.Grace
 	o := &r.opts
 	f.IntVar(&o.NewNodes, "new-updated-nodes", o.NewNodes, "how many instances to add at the end, made from the new image")
 	f.IntVar(&o.History, "max-history", o.History, "how many promoted image versions to keep, at least 2")
@@ -45,7 +45,6 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.StringArrayVar(&r.labels, "require-label", nil, "use only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
 	f.StringVar(&r.policy, "seal-policy", "", "`file` with what may stay on the donor's disk besides what Kamino knows (docs/agent.md) (default: the text in $SEAL_POLICY)")
 	r.prove.add(f, r.opts.Proof)
-	f.Var(&r.settle, "autoscaler-settle", "how long to wait after the donor was protected from cluster-autoscaler: two of its scan intervals; 0 where none runs")
 	a.addGallery(f)
 	f.StringArrayVar(&a.global.KeepExtension, "keep-extension", nil, "publisher/type of an extension that stays in the model; * matches any text; may be repeated")
 }
@@ -64,7 +63,7 @@ func (r *runFlags) options(a *app) kamino.Options {
 		o.Today = kamino.TodayAgain
 	}
 	o.Proof = r.prove.options()
-	o.Grace, o.DrainTimeout, o.Settle, o.Self = r.grace.d, r.drainTimeout.d, r.settle.d, a.global.Self
+	o.Grace, o.DrainTimeout, o.Self = r.grace.d, r.drainTimeout.d, a.global.Self
 	return o
 }
 
@@ -119,12 +118,12 @@ func (r *runFlags) readPolicy(a *app) error {
 // updateCommand makes a prototype of a node that the user names.
 type updateCommand struct {
 	*app
-	run      runFlags
-	out      outputFlag
-	donor    string
-	pending  []string
-	dryRun   bool
-	adopt    bool
+	run     runFlags
+	out     outputFlag
+	donor   string
+	pending []string
+	dryRun  bool
+	adopt   bool
 }
 
 func newUpdateCommand(a *app) *cobra.Command {

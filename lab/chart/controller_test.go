@@ -96,7 +96,7 @@ const keeperRelease = "images"
 
 // swift makes the controller quick.
 var swift = []string{"nodeSelector.nowhere=x", "controller.resync=2s", "controller.retry=1s", "controller.leaseTime=2s", "controller.passesPerSecond=100", "controller.grace=1",
-	"controller.extraArgs={--autoscaler-settle,0s,--grace-period,20s,--minimum-ready-time,0s}"}
+	"controller.extraArgs={--grace-period,20s,--minimum-ready-time,0s}"}
 
 func newKeeper(t *testing.T) *keeper {
 	t.Helper()

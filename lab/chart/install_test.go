@@ -155,7 +155,7 @@ func TestInstall(t *testing.T) {
 			k.test()
 			k.night()
 			job := k.pods("run", 1)[0]
-			run := k.start(job, "--minimum-ready-time", "0s", "--grace-period", "1s", "--autoscaler-settle", "100ms", "--prove-for", "0s")
+			run := k.start(job, "--minimum-ready-time", "0s", "--grace-period", "1s", "--prove-for", "0s")
 			<-run.ended
 			if said := run.says(); !run.ProcessState.Success() || !strings.Contains(said, "updated") || strings.Contains(said, "forbidden") {
 				t.Errorf("the nightly run ended with %s:\n%s", run.ProcessState, tail(said))

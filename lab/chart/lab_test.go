@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		if err := labtest.SideBySide(8); err != nil {
 			return nil, err
 		}
-		if binary, err = labtest.BuildKamino(ctx, dir, "50ms"); err != nil {
+		if binary, err = labtest.BuildKamino(ctx, dir, "50ms", "50ms"); err != nil {
 			return nil, err
 		}
 		var scenario emulator.Scenario

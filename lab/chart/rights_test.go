@@ -121,7 +121,7 @@ func without(t *testing.T, gone right) func(*unstructured.Unstructured) {
 	}
 }
 
-var quick = []string{"--autoscaler-settle", "100ms", "--prove-for", "0s"}
+var quick = []string{"--prove-for", "0s"}
 
 // jobs are the ways in which a job of the chart runs; POOL and NODE are its own.
 var jobs = []struct {

@@ -92,7 +92,7 @@ func TestDonorsAway(t *testing.T) {
 			opts := kamino.AutoDefaults()
 			opts.Proof.Mode = kamino.ProveNone
 			opts.Pools, opts.Rules.MinReady, opts.MaxAway = []string{"k8s-a-vmss", "k8s-b-vmss"}, 0, test.most
-			opts.Settle, opts.Grace = 100*time.Millisecond, time.Second
+			opts.Grace = time.Second
 			for _, p := range opts.Pools {
 				patch(t, p, time.Hour-test.ahead)
 			}
@@ -121,7 +121,7 @@ func TestNextCandidate(t *testing.T) {
 	e := newEngine(t, 4*day)
 	opts := kamino.AutoDefaults()
 	opts.Proof.Mode = kamino.ProveNone
-	opts.Pools, opts.Rules.MinReady, opts.Settle, opts.Grace = []string{pool}, 0, 100*time.Millisecond, time.Second
+	opts.Pools, opts.Rules.MinReady, opts.Grace = []string{pool}, 0, time.Second
 	patch(t, pool, -4*day+time.Hour)
 	plans, err := e.PlanPools(t.Context(), opts)
 	if err != nil || len(plans) != 1 || plans[0].Action != poolstate.DoUpdate {

@@ -43,7 +43,7 @@ var (
 
 func TestMain(m *testing.M) {
 	labtest.Main(m, func(ctx context.Context, dir, labBinary string) (stop func(), err error) {
-		if binary, err = labtest.BuildKamino(ctx, dir, "50ms"); err != nil {
+		if binary, err = labtest.BuildKamino(ctx, dir, "50ms", "50ms"); err != nil {
 			return nil, err
 		}
 		if bench.Measures() { // the bench has a lab of its own; run it with -run Bench
@@ -69,7 +69,7 @@ func kaminoRun(t *testing.T, into any, args ...string) (stderr string, code int)
 	args = append(args, "-o", "json")
 	switch args[0] {
 	case "auto-update":
-		args = append(args, "--autoscaler-settle", "100ms", "--grace-period", "1",
+		args = append(args, "--grace-period", "1",
 			"--minimum-ready-time", "0", "--prove-for", "0s", "--image", lab.SealImage)
 	case "plan":
 		args = append(args, "--minimum-ready-time", "0")
@@ -122,7 +122,7 @@ func newEngine(t *testing.T, ahead time.Duration) *engine.Engine {
 		t.Fatal(err)
 	}
 	return &engine.Engine{Provider: provider, Cluster: cluster, Clock: shifted{by: ahead}, Process: "test/1",
-		NewID: func() string { return fmt.Sprintf("run-%d", time.Now().UnixNano()) }, MinPoll: 50 * time.Millisecond, MaxPoll: 200 * time.Millisecond}
+		NewID: func() string { return fmt.Sprintf("run-%d", time.Now().UnixNano()) }, MinPoll: 50 * time.Millisecond, MaxPoll: 200 * time.Millisecond, SettleLimit: 100 * time.Millisecond}
 }
 
 // shifted is the wall clock, so much ahead.
@@ -197,7 +197,7 @@ func prototype(t *testing.T, pool string, ago time.Duration) {
 	t.Helper()
 	opts := kamino.Defaults()
 	opts.Proof.Mode = kamino.ProveNone // no canary lives in another time than its cluster
-	opts.Donor, opts.Settle, opts.Grace = nodesOf(t, pool)[0], 100*time.Millisecond, time.Second
+	opts.Donor, opts.Grace = nodesOf(t, pool)[0], time.Second
 	if _, err := newEngine(t, -ago).Update(t.Context(), opts); err != nil {
 		t.Fatalf("make the earlier prototype of %s: %v", pool, err)
 	}

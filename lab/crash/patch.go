@@ -80,7 +80,7 @@ func (w *World) patch(p *Process, o kamino.Options) *Process {
 	all.Order.Settle = 10 * time.Second
 	all.Proof = kamino.PatchDefaults().Proof
 	if w.station.kamino != "" {
-		return w.spawn(p, "patch", "--target-node", o.Donor, "--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(),
+		return w.spawn(p, "patch", "--target-node", o.Donor, "--grace-period", o.Grace.String(),
 			"--min-ready", all.Order.Settle.String(), "--image", sealImage, "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *engine.Engine) (err error) {

@@ -179,7 +179,7 @@ const proveTime = 15 * time.Second
 // options are those of every update.
 func (w *World) options() kamino.Options {
 	o := kamino.Defaults()
-	o.Donor, o.NewNodes, o.Grace, o.Settle = w.donor, w.shape.NewNodes, 30*time.Second, 10*time.Second
+	o.Donor, o.NewNodes, o.Grace = w.donor, w.shape.NewNodes, 30*time.Second
 	if o.Proof.Mode, o.Proof.For = kamino.ProveNone, proveTime; w.shape.Prove {
 		o.Proof.Mode = kamino.ProveCanary
 	}
@@ -250,7 +250,7 @@ func (w *World) promote(p *Process, o kamino.Options) *Process {
 func (w *World) update(p *Process, o kamino.Options) *Process {
 	if w.station.kamino != "" {
 		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes), "--image-reference", string(o.ImageReference), "--prove", string(o.Proof.Mode), "--prove-for", o.Proof.For.String(),
-			"--again="+strconv.FormatBool(o.Today == kamino.TodayAgain), "--adopt-model="+strconv.FormatBool(o.AdoptModel), "--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(), "--image", sealImage, "-o", "json")
+			"--again="+strconv.FormatBool(o.Today == kamino.TodayAgain), "--adopt-model="+strconv.FormatBool(o.AdoptModel), "--grace-period", o.Grace.String(), "--image", sealImage, "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *engine.Engine) (err error) {
 		p.Result, err = e.Update(ctx, o)

@@ -13,7 +13,7 @@ func useProcesses(t *testing.T) {
 	program := os.Getenv("KAMINO_LABCLOCK")
 	if program == "" {
 		program = filepath.Join(t.TempDir(), "kamino")
-		if err := BuildKamino(t.Context(), "../..", program, PollInterval); err != nil {
+		if err := BuildKamino(t.Context(), "../..", program, PollInterval, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

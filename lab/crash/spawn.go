@@ -16,9 +16,9 @@ import (
 )
 
 // BuildKamino builds the program with the lab's clock in it, and nothing else that
-// the user's program has not but for its poll interval. root is the product's module.
-func BuildKamino(ctx context.Context, root, output string, poll time.Duration) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags=labclock", "-ldflags=-s -w -X main.pollInterval="+poll.String(), "-o", output, "./cmd/kamino")
+// the user's program has not but for its poll interval and the limit of its waits for cluster-autoscaler, 0 for none. root is the product's module.
+func BuildKamino(ctx context.Context, root, output string, poll, settle time.Duration) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags=labclock", "-ldflags=-s -w -X main.pollInterval="+poll.String()+" -X main.settleLimit="+settle.String(), "-o", output, "./cmd/kamino")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
 	if text, err := cmd.CombinedOutput(); err != nil {

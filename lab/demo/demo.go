@@ -182,7 +182,7 @@ func (s *stage) kamino(ctx context.Context, into any, args ...string) error {
 
 // update runs the product as a user would.
 func (s *stage) update(ctx context.Context) error {
-	args := []string{"update", "--target-node", s.donor.Name, "--new-updated-nodes", "1", "--prove-for", "1s", "--autoscaler-settle", "2s",
+	args := []string{"update", "--target-node", s.donor.Name, "--new-updated-nodes", "1", "--prove-for", "1s",
 		"--grace-period", "30", "--image", lab.SealImage}
 	var result struct {
 		OK    bool   `json:"ok"`

@@ -234,7 +234,7 @@ func TestAWSAuto(t *testing.T) {
 	if _, err := p.lab.Client.CoreV1().Nodes().Patch(t.Context(), before[0].Hostname, types.MergePatchType, []byte(patched), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	o := p.run("auto-update", "--target-vmss", p.name, "--minimum-ready-time", "0s", "--minimum-candidates", "1", "--autoscaler-settle", "0", "--grace-period", "20", "--prove-for", "0s",
+	o := p.run("auto-update", "--target-vmss", p.name, "--minimum-ready-time", "0s", "--minimum-candidates", "1", "--grace-period", "20", "--prove-for", "0s",
 		"--image", lab.SealImage)
 	if o.code != 0 || !strings.Contains(o.out, "updated") {
 		t.Fatalf("exit code %d\n%s\n%s", o.code, o.out, o.log)

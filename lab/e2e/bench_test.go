@@ -47,10 +47,10 @@ func benchLab(t *testing.T, opts lab.Options) (*lab.Lab, *pool) {
 	return l, p
 }
 
-// usersBinary is the program with another poll interval than that of the tests; "" is a user's.
-func usersBinary(t *testing.T, pollInterval string) string {
+// usersBinary is the program with other times than those of the tests; "" is a user's.
+func usersBinary(t *testing.T, pollInterval, settleLimit string) string {
 	t.Helper()
-	path, err := labtest.BuildKamino(t.Context(), t.TempDir(), pollInterval)
+	path, err := labtest.BuildKamino(t.Context(), t.TempDir(), pollInterval, settleLimit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestBenchUpdate(t *testing.T) {
 func benchUpdate(t *testing.T, mode kamino.ImageReference) {
 	l, p := benchLab(t, lab.Options{Latencies: emulator.NoLatency(), NodeLatencies: nodes.NoLatency()})
 	api, since := newProxy(t, l), lastRequest(l)
-	cmd := exec.CommandContext(t.Context(), usersBinary(t, ""), "update", "--target-node", p.node(1), "--image", lab.SealImage, "--prove", "none", "--image-reference", string(mode), "-o", "json")
+	cmd := exec.CommandContext(t.Context(), usersBinary(t, "", ""), "update", "--target-node", p.node(1), "--image", lab.SealImage, "--prove", "none", "--image-reference", string(mode), "-o", "json")
 	cmd.Env = environment(l, map[string]string{"KUBECONFIG": api.kubeconfig})
 	var log strings.Builder
 	cmd.Stderr = &log
@@ -118,7 +118,7 @@ func benchAway(t *testing.T, name string, args []string) {
 	l, p := benchLab(t, lab.Options{Speed: faster, Latencies: latencies, NodeLatencies: nodes.Latencies{Boot: boot}})
 	own := (latencies.Snapshot + latencies.Start + boot) / faster
 	stopwatch := watchDonor(t, l, p)
-	call{lab: l, binary: usersBinary(t, "250ms")}.run(t, append(plainArgs(p.node(1)), args...)...).mustSucceed(t)
+	call{lab: l, binary: usersBinary(t, "250ms", "50ms")}.run(t, append(plainArgs(p.node(1)), args...)...).mustSucceed(t)
 	away := stopwatch()
 	t.Logf("away for %s, of which the emulator takes %s", away, own)
 	bench.Figure(name, away.Seconds()/own.Seconds(), "times", 1.05)
@@ -196,7 +196,7 @@ func TestBenchLeaderChange(t *testing.T) {
 func TestBenchCanary(t *testing.T) {
 	l, p := benchLab(t, lab.Options{Latencies: emulator.NoLatency(), NodeLatencies: nodes.NoLatency()})
 	since := lastRequest(l)
-	call{lab: l, binary: usersBinary(t, "")}.run(t, "update", "--target-node", p.node(1), "--image", lab.SealImage, "--prove-for", "0s", "-o", "json").mustSucceed(t)
+	call{lab: l, binary: usersBinary(t, "", "")}.run(t, "update", "--target-node", p.node(1), "--image", lab.SealImage, "--prove-for", "0s", "-o", "json").mustSucceed(t)
 	arm := l.Cloud.Requests(since)
 	ordered := slices.IndexFunc(arm, func(e emulator.Entry) bool {
 		return e.Method == http.MethodPut && strings.Contains(e.Path, "/virtualMachineScaleSets/kamino-")
@@ -230,7 +230,7 @@ func TestBenchAWS(t *testing.T) {
 		bound float64
 	}{{"aws-requests", []string{"--prove", "none"}, 60}, {"aws-requests-canary", []string{"--prove-for", "0s", "--again"}, 85}} {
 		since := len(l.AWS.Requests(0))
-		cmd := exec.CommandContext(t.Context(), usersBinary(t, ""), append([]string{"update", "--target-node", members[i].Hostname, "--image", lab.SealImage, "-o", "json"}, b.args...)...)
+		cmd := exec.CommandContext(t.Context(), usersBinary(t, "", ""), append([]string{"update", "--target-node", members[i].Hostname, "--image", lab.SealImage, "-o", "json"}, b.args...)...)
 		cmd.Env = environment(l, nil)
 		var log strings.Builder
 		cmd.Stderr = &log

@@ -110,7 +110,7 @@ type process struct {
 // start starts a controller, which is killed after the test if it still runs then.
 func (k *kept) start(more ...string) *process {
 	k.Helper()
-	args := append([]string{"controller", "--image", lab.SealImage, "--autoscaler-settle", "0", "--grace-period", "20", "--minimum-ready-time", "0",
+	args := append([]string{"controller", "--image", lab.SealImage, "--grace-period", "20", "--minimum-ready-time", "0",
 		"--metrics-address", "0", "--health-address", "0", "--resync", "2s", "--retry", "1s", "--passes-per-second", "100"}, more...)
 	p := &process{cmd: exec.Command(cmp.Or(k.binary, binary), args...), ended: make(chan struct{})}
 	p.cmd.Env = environment(k.lab, k.env)

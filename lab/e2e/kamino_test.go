@@ -126,7 +126,7 @@ func updateArgs(node string, more ...string) []string {
 
 // plainArgs are those of an update that waits no longer than the lab makes it.
 func plainArgs(node string) []string {
-	return []string{"update", "--target-node", node, "--autoscaler-settle", "0", "--grace-period", "20",
+	return []string{"update", "--target-node", node, "--grace-period", "20",
 		"--image", lab.SealImage, "-o", "json"}
 }
 

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		if err := labtest.SideBySide(16); err != nil {
 			return nil, err
 		}
-		if binary, err = labtest.BuildKamino(ctx, dir, "50ms"); err != nil || onlyBenches() {
+		if binary, err = labtest.BuildKamino(ctx, dir, "50ms", "50ms"); err != nil || onlyBenches() {
 			return nil, err
 		}
 		shared, err = lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Binary: labBinary, NodesPerPool: 3, Speed: speed, Configure: addFirstRole})

@@ -20,7 +20,7 @@ import (
 
 // autoArgs are those of an auto-update of a pool which waits no longer than the lab makes it.
 func autoArgs(p *pool, more ...string) []string {
-	return append([]string{"auto-update", "--pool", p.name, "--minimum-ready-time", "0s", "--minimum-candidates", "1", "--autoscaler-settle", "0s",
+	return append([]string{"auto-update", "--pool", p.name, "--minimum-ready-time", "0s", "--minimum-candidates", "1",
 		"--grace-period", "20", "--prove-for", "0s", "--max-not-ready", "1000", "--max-unavailable-pools", "all",
 		"--image", lab.SealImage, "-o", "json"}, more...)
 }

@@ -19,7 +19,7 @@ import (
 
 // patchArgs are those of a patch which waits no longer than the lab makes it.
 func patchArgs(more ...string) []string {
-	return append([]string{"patch", "--autoscaler-settle", "0s", "--grace-period", "20", "--min-ready", "0s",
+	return append([]string{"patch", "--grace-period", "20", "--min-ready", "0s",
 		"--max-not-ready", "1000", "--max-unavailable-pools", "all", "--image", lab.SealImage}, more...)
 }
 
@@ -270,11 +270,10 @@ func TestPatchKilled(t *testing.T) {
 					}
 				}
 			}}
-			var more []string
 			if name == "protected" { // it is still waiting when the signal comes
-				more = []string{"--autoscaler-settle", "5m"}
+				c.binary = usersBinary(t, "", "")
 			}
-			if o := c.run(t, patchArgs(append(more, "--target-node", before.Name)...)...); !sent {
+			if o := c.run(t, patchArgs("--target-node", before.Name)...); !sent {
 				t.Fatalf("no line of the log told of %+v:\n%s", at, o.log)
 			}
 			if o := kaminoRun(t, "restore", "--pool", p.name); o.code != 0 {

@@ -23,7 +23,7 @@ func TestHeld(t *testing.T) {
 	before := []*corev1.Node{p.get(p.node(0)), p.get(p.node(1))}
 	second := make(chan outcome, 1)
 	met := false
-	c := call{onLine: func(line logLine, process *os.Process) {
+	c := call{binary: usersBinary(t, "", ""), onLine: func(line logLine, process *os.Process) {
 		if line.step != "protect" || line.kind != string(kamino.EventActed) || met {
 			return
 		}
@@ -35,7 +35,7 @@ func TestHeld(t *testing.T) {
 			}
 		}()
 	}}
-	first := c.run(t, updateArgs(p.node(0), "--autoscaler-settle", "5m")...)
+	first := c.run(t, updateArgs(p.node(0))...)
 	if !met {
 		t.Fatalf("no line of the log told that the donor is protected:\n%s", first.log)
 	}

@@ -187,7 +187,7 @@ func (s *storm) await(struck chan struct{}, what string) {
 func (s *storm) command(i int) {
 	pool := s.pools[s.rand.IntN(len(s.pools))].name
 	go func() {
-		o := call{lab: s.lab, env: s.env}.run(s.T, "auto-update", "--target-vmss", pool, "--image", lab.SealImage, "--autoscaler-settle", "0",
+		o := call{lab: s.lab, env: s.env}.run(s.T, "auto-update", "--target-vmss", pool, "--image", lab.SealImage,
 			"--grace-period", "20", "--minimum-ready-time", "0", "--prove-for", "0s", "--max-not-ready", "100")
 		s.Logf("command %d on pool %s ended with %d", i, pool, o.code)
 	}()

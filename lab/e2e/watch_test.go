@@ -40,7 +40,7 @@ func TestControllerWatch(t *testing.T) {
 	w := &watchers{clock: &labtest.Clock{}}
 	w.kept = newKept(t, func(o *lab.Options) { o.Clock = w.clock })
 	w.env, w.binary = w.clock.Serve(t), filepath.Join(t.TempDir(), "kamino")
-	if err := crash.BuildKamino(t.Context(), "../..", w.binary, 50*time.Millisecond); err != nil {
+	if err := crash.BuildKamino(t.Context(), "../..", w.binary, 50*time.Millisecond, 50*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	heard, address := newHeard(t), freeAddress(t)

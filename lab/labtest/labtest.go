@@ -62,14 +62,14 @@ func SideBySide(n int) error { return flag.Set("test.parallel", strconv.Itoa(n))
 // BuildKamino builds the product as make does, static and but for its version,
 // so that they share the build cache, and returns its path below dir. KAMINO in
 // the environment names a binary to test instead. The working directory is that
-// of a package directly below lab/. pollInterval is the shortest time between two polls, "" for the
-// user's.
-func BuildKamino(ctx context.Context, dir, pollInterval string) (string, error) {
+// of a package directly below lab/. pollInterval is the shortest time between two polls, and
+// settleLimit bounds the waits for cluster-autoscaler: "" for the user's.
+func BuildKamino(ctx context.Context, dir, pollInterval, settleLimit string) (string, error) {
 	if given := os.Getenv("KAMINO"); given != "" {
 		return filepath.Abs(given)
 	}
 	path := filepath.Join(dir, "kamino")
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-s -w -X main.version=test -X main.pollInterval="+pollInterval, "-o", path, "./cmd/kamino")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-s -w -X main.version=test -X main.pollInterval="+pollInterval+" -X main.settleLimit="+settleLimit, "-o", path, "./cmd/kamino")
 	cmd.Dir = filepath.Join("..", "..")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {

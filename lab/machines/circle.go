@@ -253,7 +253,7 @@ func (s *Stage) kamino(ctx context.Context, into any, args ...string) error {
 // packages: their repository has no origin.
 func (s *Stage) patchPool(ctx context.Context, c *Circle) error {
 	var r engine.PatchResult
-	if err := s.kamino(ctx, &r, "patch", "--pool", PoolName, "--manager", "apt", "--return", patienceClone.String(), "--autoscaler-settle", "1s", "--min-ready", "10s",
+	if err := s.kamino(ctx, &r, "patch", "--pool", PoolName, "--manager", "apt", "--return", patienceClone.String(), "--min-ready", "10s",
 		"--grace-period", "30"); err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func (s *Stage) diff(ctx context.Context, node string) (names []string, err erro
 func (s *Stage) renew(ctx context.Context, c *Circle) error {
 	var r struct{ Pools []engine.PoolResult }
 	if err := s.kamino(ctx, &r, "auto-update", "--target-vmss", PoolName, "--again", "--minimum-ready-time", "0s", "--image-reference", "version", "--prove", "canary",
-		"--prove-for", "1m", "--boot-budget", "10m", "--autoscaler-settle", "1s", "--grace-period", "30"); err != nil {
+		"--prove-for", "1m", "--boot-budget", "10m", "--grace-period", "30"); err != nil {
 		return err
 	}
 	if len(r.Pools) != 1 || r.Pools[0].Result == nil {

@@ -219,7 +219,7 @@ func (s *Stage) Command(ctx context.Context, args ...string) *exec.Cmd {
 // UpdateArgs of kamino update for the donor and that many new nodes, without a proof: each canary
 // is one more machine to boot.
 func (s *Stage) UpdateArgs(nodes int) []string {
-	return []string{"update", "--target-node", strings.ToLower(s.Donor.ComputerName), "--new-updated-nodes", fmt.Sprint(nodes), "--prove", "none", "--autoscaler-settle", "1s",
+	return []string{"update", "--target-node", strings.ToLower(s.Donor.ComputerName), "--new-updated-nodes", fmt.Sprint(nodes), "--prove", "none",
 		"--grace-period", "30", "--image", s.Images.Kamino, "-o", "json"}
 }
 

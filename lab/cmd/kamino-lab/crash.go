@@ -156,7 +156,7 @@ func (c *crashCommand) options(ctx context.Context, cmd *cobra.Command) (opts cr
 			return opts, cleanup, err
 		}
 		c.program = filepath.Join(dir, "kamino")
-		if err := crash.BuildKamino(ctx, root, c.program, crash.PollInterval); err != nil {
+		if err := crash.BuildKamino(ctx, root, c.program, crash.PollInterval, 0); err != nil {
 			return opts, cleanup, err
 		}
 	}
