@@ -1,5 +1,5 @@
-// Package lock takes, adopts, renews and releases the lease of a pool, and writes on it what a run is
-// about to do. Whoever does not hold the lease does nothing.
+// Package lock takes, adopts, renews and releases the lease of a pool, and writes on it what a run
+// is about to do. A process that does not hold the lease changes nothing.
 package lock
 
 import (
@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	// runRoom of it is kept free for what a run writes between its beginning and its end.
+	// runRoom is the part of LeaseRoom that is kept free for what a run writes between its
+	// beginning and its end.
 	runRoom = 16 << 10
 )
 
-// RefuseModel refuses a pool whose present model could not be saved once the image is built.
+// RefuseModel refuses a pool whose present model could not be saved after the image is built.
 func (h *Lock) RefuseModel() error {
 	next := *h.Lease
 	next.Ledger.NoteSaved(kamino.SavedModel{At: h.now().UTC(), Image: h.Pool.Model.Image, Saved: h.Pool.Model.Saved}, false)
@@ -32,76 +33,76 @@ func (h *Lock) RefuseModel() error {
 	return nil
 }
 
-// Lock is a run's side of the lock: the lease of its pool, and what it knows of it.
+// Lock is a run's view of its pool's lease.
 type Lock struct {
 	Leases  kamino.Leases
 	Clock   kamino.Clock
 	Process string                                              // [Engine.Process]
 	NewID   func() string                                       // [Engine.NewID]
 	Sighted func(pool kamino.PoolID, revision string) time.Time // [Engine.Sighted]
-	Report  func(kamino.Event)                                  // what a person has to know
+	Report  func(kamino.Event)                                  // reports what a person has to know
 	MinPoll time.Duration                                       // between two tries of a call
-	Pool    *kamino.Pool                                        // of the run, as it was last read
+	Pool    *kamino.Pool                                        // the pool of the run, as last read
 
-	Run        string // ID; "" before the lock step
-	fresh      string // the ID of a run that is not adopted
+	Run        string // run ID; "" before the lock step
+	fresh      string // ID of a run that is not adopted
 	Adopted    bool
-	Replaced   string        // the run in place of which this one began; "" none
-	Cleared    string        // a replaced run whose pods this process has removed; "" none
-	GivingBack bool          // nothing is made any more
+	Replaced   string        // the run that this one replaced; "" if none
+	Cleared    string        // a replaced run whose pods this process has removed; "" if none
+	GivingBack bool          // the run is restoring, and makes nothing any more
 	Retired    bool          // no canary of the pool is left, nor its node
-	Before     kamino.Record // of the run that was adopted, as it was then
-	Step       string        // that is running
-	writes     writes        // of the model
-	Verdict    string        // on the proof of the run that was adopted, which it did not live to record; "" none
+	Before     kamino.Record // of the adopted run, as it was at the adoption
+	Step       string        // the running step
+	writes     writes        // writes of the model
+	Verdict    string        // verdict of the adopted run's proof that the run had not recorded; "" if none
 
-	Lease   *kamino.Lease // held; nil before the lock step and after the release
+	Lease   *kamino.Lease // the held lease; nil before the lock step and after the release
 	watched watchedLease
-	taken   time.Time       // when this process took it
-	leased  time.Time       // before the last successful write of the lease
-	Lost    *kamino.Lease   // as it was when another run was found to have it; nil: it was not
-	Remade  time.Time       // when this run wrote it again after it was deleted or went back in time; zero: never
-	written time.Time       // after that write
-	late    workflow.ActKey // the act whose announcement took too long to be acted on at once
-	// announcedOn is what the announced act is for, where there are several.
+	taken   time.Time       // when this process took the lease
+	leased  time.Time       // when the last successful write of the lease began
+	Lost    *kamino.Lease   // the lease as read when another run had it; nil: not lost
+	Remade  time.Time       // when this run recreated the lease after it was deleted or went back in time; zero: never
+	written time.Time       // when that write ended
+	late    workflow.ActKey // the act whose announcement took too long to act on it at once
+	// announcedOn is the artifact that the announced act is for.
 	announcedOn string
-	hush        time.Time // before which the lease is not renewed: the API server asked to back off
+	hush        time.Time // until when the lease is not renewed, because the API server asked to back off
 }
 
-// writes are what a run knows of its own writes of the model.
+// writes records the outcomes of a run's own writes of the model.
 type writes struct {
 	refused bool // the provider refused one
-	unsure  bool // one may have taken effect
+	unsure  bool // one write may have taken effect
 }
 
 func (h *Lock) now() time.Time { return h.Clock.Now() }
 
-// Wrote notes how a write of the model ended.
+// Wrote records how a write of the model ended.
 func (h *Lock) Wrote(err error) {
 	known := err != nil && !errors.Is(err, kamino.ErrUnavailable) && !errors.Is(err, kamino.ErrInProgress) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 	h.writes.refused, h.writes.unsure = h.writes.refused || known, h.writes.unsure || !known
 }
 
-// InNameOf takes part in a lease that another run holds, for a run that is given back in passing.
+// InNameOf uses the lease that another run holds, to restore that run on the way.
 func (h *Lock) InNameOf(run string, lease *kamino.Lease) {
 	h.Run, h.Lease, h.GivingBack = run, lease, true
 }
 
-// Mine says whether the lease names this run.
+// Mine reports whether the lease names this run.
 func (h *Lock) Mine() bool { return h.Lease != nil && h.Lease.Holder == h.Run }
 
-// Sealing says whether it is written down that the donor may have been touched, or taken out of
+// Sealing reports whether the lease records that the donor may have been changed, or taken out of
 // service.
 func (h *Lock) Sealing() bool {
 	return h.Lease != nil && (h.Lease.Record.Sealing || h.Lease.Record.Held)
 }
 
-// Warn tells people of something about the run.
+// Warn reports a warning about the run.
 func (h *Lock) Warn(message string) {
 	h.Report(kamino.Event{Kind: kamino.EventWarning, Pool: h.Pool.Name, Run: h.Run, Step: h.Step, Percent: -1, Message: message})
 }
 
-// IfOwn keeps a note off the lease while it holds another run.
+// IfOwn returns a change of the lease that does nothing while the lease holds another run.
 func (h *Lock) IfOwn(note func(*kamino.Lease)) func(*kamino.Lease) {
 	return func(l *kamino.Lease) {
 		if l.Holder == h.Run {
@@ -110,15 +111,15 @@ func (h *Lock) IfOwn(note func(*kamino.Lease)) func(*kamino.Lease) {
 	}
 }
 
-// watchedLease is what is known of a lease that somebody else holds.
+// watchedLease is a lease that somebody else holds, as it was watched.
 type watchedLease struct {
 	revision string
 	since    time.Time
 }
 
-// Look takes the lease of the pool. A lease that another run holds is
-// watched for its duration: if it is renewed meanwhile, that run lives and this
-// one leaves; if not, its process has ended and its run is adopted.
+// Look takes the lease of the pool. It watches a lease that another run holds for LeaseDuration. If
+// the lease is renewed meanwhile, that run is alive and this one ends; if not, its process has
+// ended and its run is adopted.
 func (h *Lock) Look(ctx context.Context, fresh func() kamino.Record) (workflow.Next, error) {
 	if h.Lease != nil {
 		return workflow.Done(fmt.Sprintf("run %s, epoch %d", h.Run, h.Lease.Epoch)), nil
@@ -155,8 +156,8 @@ func (h *Lock) Look(ctx context.Context, fresh func() kamino.Record) (workflow.N
 		}), nil
 }
 
-// sighted is since when this process watches a lease that it reads now. Each write makes another
-// revision, so one that is still there was not written since it was first seen.
+// sighted returns since when this process watches a lease that it reads now. Each write changes the
+// revision, so the lease was not written since its revision was first seen.
 func (h *Lock) sighted(pool kamino.PoolID, revision string, now time.Time) time.Time {
 	if h.Sighted != nil {
 		if since := h.Sighted(pool, revision); !since.IsZero() && since.Before(now) {
@@ -166,20 +167,20 @@ func (h *Lock) sighted(pool kamino.PoolID, revision string, now time.Time) time.
 	return now
 }
 
-// HeldBy is the error of a command that finds the pool with a run that lives.
+// HeldBy is the error of a command that finds the pool held by a live run.
 func HeldBy(l kamino.Lease) error {
 	return kamino.WithHint(&kamino.HeldError{Pool: l.Pool, Holder: l.Holder, By: l.Process, Step: l.Record.Step, Donor: l.Record.Donor, Work: l.Record.Work},
 		"wait until it has ended: kamino status shows what it does; %s", HowToEnd(l.Process))
 }
 
-// HowToEnd is how to end a run that is at work, and when its lease is free for others.
+// HowToEnd is the advice how to end a live run, and when its lease is free.
 func HowToEnd(process string) string {
 	return fmt.Sprintf("to stop it: send SIGTERM to process %s, or run kamino pause --reason TEXT; if the process is gone: kamino restore, which takes over after %s",
 		cmp.Or(process, "unknown"), kamino.LeaseDuration)
 }
 
-// FreshID is the same however often it is asked for, so that a write whose reply
-// was lost is recognised.
+// FreshID returns the ID of a new run, always the same, so that a write whose reply was lost is
+// recognized.
 func (h *Lock) FreshID() string {
 	if h.fresh == "" {
 		h.fresh = h.NewID()
@@ -187,9 +188,9 @@ func (h *Lock) FreshID() string {
 	return h.fresh
 }
 
-// take writes this run and this process on the lease. Where the reply was lost the
-// next look tells whether it worked. What the API server says that it has written is
-// what every later write, and so every act, depends on.
+// take writes this run and this process on the lease. If the reply is lost, the next look shows
+// whether the write worked. Every later write, and so every act, depends on the lease that the API
+// server returns.
 func (h *Lock) take(ctx context.Context, lease kamino.Lease, record kamino.Record) error {
 	lease.Holder, lease.Process, lease.Record = h.Run, h.Process, record
 	lease.Epoch++
@@ -207,8 +208,7 @@ func (h *Lock) take(ctx context.Context, lease kamino.Lease, record kamino.Recor
 	return err
 }
 
-// SetLease changes the lease that this run holds. ErrLeaseLost when it no
-// longer does.
+// SetLease changes the lease that this run holds. ErrLeaseLost if it no longer does.
 func (h *Lock) SetLease(ctx context.Context, change func(*kamino.Lease)) error {
 	next := *h.Lease
 	change(&next)
@@ -223,8 +223,8 @@ func (h *Lock) SetLease(ctx context.Context, change func(*kamino.Lease)) error {
 	if !errors.Is(err, kamino.ErrConflict) {
 		return h.hushed(err)
 	}
-	// Our own write took effect although its reply was lost, or somebody touched
-	// the object without taking it, or another process has adopted the run.
+	// Our own write took effect although its reply was lost, or somebody changed the object without
+	// taking it, or another process has adopted the run.
 	cur, readErr := h.Leases.Lease(ctx, h.Pool.ID)
 	if readErr != nil {
 		return h.hushed(readErr)
@@ -241,8 +241,8 @@ func (h *Lock) SetLease(ctx context.Context, change func(*kamino.Lease)) error {
 	return err
 }
 
-// store writes a lease. Where it is too large it drops the oldest history first, and then what is
-// written for people only: giving back must not fail for want of room.
+// store writes a lease. If the lease is too large, it drops the oldest history first, then the
+// texts for people: a restore must not fail for want of room.
 func (h *Lock) store(ctx context.Context, l kamino.Lease) (kamino.Lease, error) {
 	got, err := h.Leases.SetLease(ctx, l)
 	for errors.Is(err, kamino.ErrTooLarge) && l.Ledger.DropOldest() {
@@ -268,9 +268,9 @@ func (h *Lock) lostTo(cur kamino.Lease) error {
 	return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrLeaseLost, who), "if a donor is not Ready and no run works on it: kamino restore")
 }
 
-// remakeLease writes the lease again that somebody deleted, or that went back in time, while this
-// run held it: others know the donor and the way back from it. Whoever wrote it meanwhile has the
-// pool.
+// remakeLease recreates a lease that somebody deleted, or that went back in time, while this run
+// held it: other runs find the donor and the former model by it. If another run wrote it meanwhile,
+// that run has the pool.
 func (h *Lock) remakeLease(ctx context.Context, next, cur kamino.Lease, why string) error {
 	next.Revision = cur.Revision
 	now := h.now()
@@ -296,7 +296,7 @@ func (h *Lock) remakeLease(ctx context.Context, next, cur kamino.Lease, why stri
 	return err
 }
 
-// hushed notes for how long Kubernetes wants to hear nothing of the lease.
+// hushed records for how long the API server asked to back off.
 func (h *Lock) hushed(err error) error {
 	var t *kamino.ThrottledError
 	if errors.As(err, &t) {
@@ -305,26 +305,26 @@ func (h *Lock) hushed(err error) error {
 	return err
 }
 
-// Intend writes down what a step is about to do, after a look that began at looked. It is also the
-// fence: a process that no longer holds the lease gets no further than this. again is why the world
-// must be looked at once more before the act; "" it need not be.
+// Intend writes down the next act of a step, found by a look that began at looked. It is also the
+// fence: a process that no longer holds the lease fails here. again is why the world must be looked
+// at once more before the act; "" if it need not.
 func (h *Lock) Intend(ctx context.Context, step string, next workflow.Next, looked time.Time) (again string, err error) {
 	if err := h.write(ctx, step, next); err != nil {
 		return "", err
 	}
-	h.late = workflow.ActKey{Act: next.Act, On: next.On} // it is announced: the next look is soon enough for it
+	h.late = workflow.ActKey{Act: next.Act, On: next.On} // it is announced, so the next look may act
 	if late := kamino.Elapsed(looked, h.now()); late > kamino.LookAge {
 		return fmt.Sprintf("writing the lease took %s", late.Round(time.Second)), nil
 	}
-	if !h.Remade.Before(looked) { // the marks may have gone back in time with it
+	if !h.Remade.Before(looked) { // the marks may have gone back in time with the lease
 		return "the lease had to be written again", nil
 	}
 	h.late = workflow.ActKey{}
 	return "", nil
 }
 
-// write writes an intent on the lease. What was announced with an earlier act stands there already,
-// and for lookAge after a write nobody can have taken the lease.
+// write writes an intent on the lease. What was announced with an earlier act is on the lease
+// already, and nobody can have taken the lease within lookAge after a write.
 func (h *Lock) write(ctx context.Context, step string, next workflow.Next) error {
 	if h.Lease == nil {
 		return nil // the lock step itself
@@ -337,7 +337,8 @@ func (h *Lock) write(ctx context.Context, step string, next workflow.Next) error
 	if announced && next.Note == nil && age >= 0 && age < kamino.LookAge {
 		return nil
 	}
-	// Where every write takes long, what was announced with the last one is acted on after the next look.
+	// If every write takes long, an act that was announced with the last write is made after the
+	// next look.
 	if announced && h.late == (workflow.ActKey{Act: next.Act, On: next.On}) && age < kamino.SlowWrite && kamino.Elapsed(h.written, h.now()) < kamino.LookAge {
 		return nil
 	}
@@ -357,7 +358,7 @@ func (h *Lock) write(ctx context.Context, step string, next workflow.Next) error
 	})
 }
 
-// ActLimit is how long an act may take: it ends before the lease can run out.
+// ActLimit returns how long an act may take: it ends before the lease can expire.
 func (h *Lock) ActLimit() time.Duration {
 	if h.Lease == nil {
 		return kamino.ActTimeout
@@ -365,25 +366,25 @@ func (h *Lock) ActLimit() time.Duration {
 	return min(kamino.ActTimeout, kamino.LeaseDuration-time.Second-h.LeaseAge())
 }
 
-// LeaseAge is how long ago this process wrote the lease; very long where it has not yet.
+// LeaseAge returns how long ago this process wrote the lease; very long if it never did.
 func (h *Lock) LeaseAge() time.Duration { return kamino.Elapsed(h.leased, h.now()) }
 
 // HeldFor is how long this process has had the lease.
 func (h *Lock) HeldFor() time.Duration { return h.now().Sub(h.taken) }
 
-// Forgotten says whether another run has the lease that does not know of this one, whose donor may
-// be off or out of service.
+// Forgotten reports whether another run has the lease and its ledger does not know this run, whose
+// donor may be off or out of service.
 func (h *Lock) Forgotten() bool {
 	return h.Lost != nil && !h.Lost.Knows(h.Run) && h.Mine() && h.Sealing()
 }
 
-// Overdue says, between two calls of one act, that the lease may be another's by now. The deadline of
-// the context does not tell where the machine was suspended: timers stand still then
-// (https://github.com/golang/go/issues/24595).
+// Overdue reports, between two calls of one act, whether another process may have the lease by now.
+// The deadline of the context is not enough where the machine was suspended: timers stand still
+// then (https://github.com/golang/go/issues/24595).
 func (h *Lock) Overdue() bool { return h.LeaseAge() >= kamino.ActTimeout }
 
-// Renew shows that this process lives. A cluster that does not answer is no
-// reason to stop; a lost lease is.
+// Renew shows that this process is alive. It ignores a cluster that does not answer, and fails if
+// the lease is lost.
 func (h *Lock) Renew(ctx context.Context) error {
 	if h.Lease == nil || h.LeaseAge() < kamino.RenewAfter || h.now().Before(h.hush) {
 		return nil
@@ -425,8 +426,8 @@ func (h *Lock) Release(ctx context.Context, note func(*kamino.Lease)) error {
 	return err
 }
 
-// Regain finds out whether this process has the lease, where the reply to its
-// taking was lost, or it ended before it could look.
+// Regain finds out whether this process has the lease, if the reply to taking it was lost, or if
+// the process ended before it could look.
 func (h *Lock) Regain(ctx context.Context) {
 	if h.Lease != nil || h.Run == "" {
 		return
@@ -440,7 +441,7 @@ func (h *Lock) Regain(ctx context.Context) {
 	})
 }
 
-// Persist writes the lease, trying again while that can help.
+// Persist writes the lease, and tries again while that can help.
 func (h *Lock) Persist(ctx context.Context, what string, change func(*kamino.Lease)) error {
 	err := h.Retry(ctx, func(ctx context.Context) error { return h.SetLease(ctx, change) })
 	if err != nil {
@@ -449,7 +450,7 @@ func (h *Lock) Persist(ctx context.Context, what string, change func(*kamino.Lea
 	return nil
 }
 
-// Retry makes a call until it works or cannot.
+// Retry makes a call until it succeeds or cannot.
 func (h *Lock) Retry(ctx context.Context, call func(context.Context) error) error {
 	var err error
 	for try := range 10 {
@@ -485,8 +486,8 @@ func (h *Lock) Sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// AsFound is a record with the step at which an adopted run was found, since what gives it back
-// writes steps of its own, and with the verdict on its proof.
+// AsFound returns a record with the step at which an adopted run was found, because restoring it
+// writes steps of its own, and with the verdict of its proof.
 func (h *Lock) AsFound(rec kamino.Record) kamino.Record {
 	rec.FailedAt = cmp.Or(rec.FailedAt, h.Before.Step)
 	if h.Verdict != "" {

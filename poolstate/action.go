@@ -9,8 +9,8 @@ import (
 	"kamino.dev/kamino/selection"
 )
 
-// RunOf are the options of a run with a donor that nobody named. What an
-// interrupted run had begun is gone on with.
+// RunOf returns the options of a run whose donor no person named. It continues what an interrupted
+// run began.
 func (p PoolPlan) RunOf(o kamino.AutoOptions, donor string) kamino.Options {
 	run := o.Options
 	run.Donor = donor
@@ -26,63 +26,63 @@ type Action string
 // The actions.
 const (
 	DoNothing Action = "nothing"
-	DoUpdate  Action = "update" // make a new prototype of the donor
-	DoModel   Action = "model"  // point the model at the newest image, no donor needed
-	DoFinish  Action = "finish" // go on with, or give back, what an ended process left
+	DoUpdate  Action = "update" // make a new image of the donor
+	DoModel   Action = "model"  // point the model at the newest image; no donor is needed
+	DoFinish  Action = "finish" // continue or restore what an interrupted run left
 )
 
-// PoolPlan is whether a pool needs a new prototype, why, and from which node.
+// PoolPlan is whether a pool needs a new image, why, and from which donor.
 type PoolPlan struct {
 	Pool   kamino.PoolID `json:"pool"`
 	Name   string        `json:"name"`
 	Action Action        `json:"action"`
-	// Why a new prototype is needed, or is not. Codes: no-image, patches, age,
-	// model, pointer, unfinished, unproved, waiting, nothing.
+	// Why is why a new image is needed, or is not. Codes: no-image, patches, age, model, pointer,
+	// unfinished, unproved, waiting, nothing.
 	Why []kamino.Verdict `json:"why"`
-	// Held says why nothing is done although it is needed. Codes:
-	// too-few-candidates, refused, today, pinned, foreign-model, no-receipt, promote, paused,
-	// image-only, error.
+	// Held is why nothing is done although it is needed. Codes: too-few-candidates, refused, today,
+	// pinned, foreign-model, no-receipt, promote, paused, image-only, error.
 	Held []kamino.Verdict `json:"held"`
-	// Paused holds whatever would begin in the whole cluster; nil while nothing does.
+	// Paused is the pause of the cluster, which holds new runs; nil if there is none.
 	Paused *kamino.Pause `json:"paused,omitempty"`
-	// AfterResume is the action but for the pause, in a plan; donor, run and difference are its.
+	// AfterResume is the action without the pause, in a plan; donor, run and difference are those
+	// of that action.
 	AfterResume Action `json:"afterResume,omitempty"`
 
 	Image      string             `json:"image,omitempty"` // newest good version
 	Model      string             `json:"model"`           // what the model refers to
 	Candidates []kamino.Candidate `json:"candidates"`
-	// Patches are the nodes that would be patched before the donor is chosen, and those that come
-	// next where one cannot be; nil without that.
+	// Patches are the nodes that would be patched before the donor is chosen, and the next
+	// candidates; nil if none would be.
 	Patches []string `json:"patches,omitempty"`
 	Donor   string   `json:"donor,omitempty"`
-	Models  *Models  `json:"models,omitempty"` // as PoolStatus
-	// Refusals are those of the run, where no other candidate would do better.
+	Models  *Models  `json:"models,omitempty"` // as in PoolStatus
+	// Refusals are those of the run, if no other candidate would do better.
 	Refusals []kamino.Refusal `json:"refusals,omitempty"`
-	// Run is what the run with that donor would do.
+	// Run is the plan of the run with that donor.
 	Run *Plan `json:"run,omitempty"`
-	// ModelDiff is what changes with action model.
+	// ModelDiff are the changes of the action model.
 	ModelDiff []kamino.FieldChange `json:"modelDiff,omitempty"`
 }
 
-// PoolView is what one read shows of a pool.
+// PoolView is a pool as one read shows it.
 type PoolView struct {
 	Status PoolStatus
-	// Plan is what AutoUpdate would do, as far as that is known without a plan of the run: whether
-	// the provider refuses the donor is not asked.
+	// Plan is what AutoUpdate would do, as far as known without a plan of the run: the provider is
+	// not asked whether it refuses the donor.
 	Plan PoolPlan
-	// Promoted is when the next image was promoted; zero where that is not known.
+	// Promoted is when the next image was promoted; zero if not known.
 	Promoted time.Time
 	Gone     bool // the pool does not exist any more
 }
 
-// Proven says whether the version passed its proof.
+// Proven reports whether the version passed its proof.
 func (v VersionStatus) Proven() bool { return v.Proof == kamino.TagProofPassed }
 
-// MaxTries is how many candidates are tried in one run. Those that are refused for their own pods
-// or volumes do not count: there may be many, and another node is what helps.
+// MaxTries is how many candidates one run tries. Candidates that are refused for their own pods or
+// volumes do not count: there may be many, and another node is the solution.
 const MaxTries = 3
 
-// Refuse takes the donor off the candidates for the provider's reasons.
+// Refuse removes the donor from the candidates for the provider's reasons.
 func (p *PoolPlan) Refuse(refusals []kamino.Refusal, least int) {
 	for i := range p.Candidates {
 		c := &p.Candidates[i]
@@ -108,14 +108,14 @@ func (p *PoolPlan) because(code, text string, args ...any) {
 	p.Why = append(p.Why, kamino.Verdict{Code: code, Text: fmt.Sprintf(text, args...)})
 }
 
-// Hold says why nothing is done.
+// Hold adds a reason why nothing is done.
 func (p *PoolPlan) Hold(code, text string, args ...any) {
 	p.Held = append(p.Held, kamino.Verdict{Code: code, Text: fmt.Sprintf(text, args...)})
 	p.Action, p.Donor, p.Run = DoNothing, "", nil
 }
 
-// HeldBy holds what would begin while the cluster is paused for a reason. What an ended run left is
-// given back all the same.
+// HeldBy holds new runs while the cluster is paused. What an interrupted run left is restored
+// nevertheless.
 func (p *PoolPlan) HeldBy(paused kamino.Pause) {
 	if paused.Reason == "" {
 		return
@@ -125,7 +125,7 @@ func (p *PoolPlan) HeldBy(paused kamino.Pause) {
 	}
 }
 
-// Ranked lists the candidates that were not rejected, the best first.
+// Ranked returns the candidates that were not rejected, the best first.
 func Ranked(all []kamino.Candidate) []kamino.Candidate {
 	if n := slices.IndexFunc(all, func(c kamino.Candidate) bool { return c.Rank == 0 }); n >= 0 {
 		return all[:n]
@@ -140,7 +140,7 @@ type Plan struct {
 	Instance   kamino.InstanceID    `json:"instance"`
 	Version    string               `json:"version"`
 	Nothing    bool                 `json:"nothingToDo"`
-	Waiting    bool                 `json:"waiting,omitempty"` // the version is left to kamino promote
+	Waiting    bool                 `json:"waiting,omitempty"` // only kamino promote promotes the version
 	Refusals   []kamino.Refusal     `json:"refusals"`
 	Doubts     []string             `json:"doubts,omitempty"` // what could not be found out
 	Steps      []PlannedStep        `json:"steps"`
@@ -148,22 +148,23 @@ type Plan struct {
 	ModelDiff  []kamino.FieldChange `json:"modelDiff"`
 	Prune      []string             `json:"prune"`
 	Unfinished *kamino.Unfinished   `json:"unfinishedRun,omitempty"`
-	// Expected seconds of a run, the median of the past ones; 0 when none is known.
+	// ExpectedSeconds is the expected duration of the run, the median of earlier runs; 0 if none is
+	// known.
 	ExpectedSeconds     float64 `json:"expectedSeconds"`
 	ExpectedAwaySeconds float64 `json:"expectedAwaySeconds"`
 }
 
-// PlannedStep is a step of the pipeline with what it would do now.
+// PlannedStep is a step of the pipeline, with what it would do now.
 type PlannedStep struct {
 	Name  string `json:"name"`
 	Would string `json:"would"`
 	Skip  bool   `json:"skip,omitempty"`
 }
 
-// HowToPromote is the command with which a person promotes a version.
+// HowToPromote returns the command with which a person promotes a version.
 func HowToPromote(pool, version string) string {
 	return "kamino promote --pool " + pool + " --version " + version
 }
 
-// HintAgain is how to get another version on the same day.
+// HintAgain is the advice for making another version on the same day.
 const HintAgain = "another version of today is made with --again"

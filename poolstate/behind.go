@@ -14,39 +14,39 @@ import (
 	"kamino.dev/kamino/selection"
 )
 
-// Compared is how the packages of the next node compare with those of a running one.
+// Compared is the result of comparing the packages of the next node with those of a running one.
 type Compared string
 
-// What a comparison of digests can say.
+// The results of a comparison of digests.
 const (
 	ComparedSame    Compared = "same"
 	ComparedDiffers Compared = "differ"
-	ComparedUnknown Compared = "unknown" // the version or the node does not tell
+	ComparedUnknown Compared = "unknown" // the version or the node has no digest
 )
 
-// Behind is what the next node of a pool would lack, or have otherwise, than the best node that
-// runs there: the Ready one that was patched last.
+// Behind is what the next node of a pool would lack, or have in another version, compared with the
+// best running node: the Ready node that was patched last.
 type Behind struct {
 	Node string `json:"node"`
-	// Days is how much later the node was patched than the version's disk; nil where either does
-	// not tell when.
+	// Days is how much later the node was patched than the version's disk; nil if either time is
+	// not known.
 	Days     *float64  `json:"days,omitempty"`
 	Packages Compared  `json:"packages"`
 	Differs  []Drifted `json:"differs,omitempty"`
-	// Missing are container images in the node's cache that the next one would have to pull; nil
-	// where no list of the version's is kept, or it may not be read.
+	// Missing are container images in the node's cache that the next node would have to pull; nil
+	// if the version has no list, or if the list may not be read.
 	Missing []kamino.CachedImage `json:"imagesNotCached,omitzero"`
 }
 
-// Drifted is something that the next node would have in another version than one that runs.
+// Drifted is a component whose version differs between the next node and the running one.
 type Drifted struct {
 	What    string `json:"what"` // kernel, os, kubelet or runtime
 	Next    string `json:"next"`
 	Running string `json:"running"`
 }
 
-// behind compares a version with the best running node; nil where there is none, or the version
-// does not tell what is on it.
+// behind compares a version with the best running node; nil if there is none, or if the version
+// does not describe its disk.
 func (o State) behind(next kamino.Artifact, now time.Time, signals []kamino.Signal) *Behind {
 	best, patched := freshest(o.Nodes, signals, now)
 	if best == nil || next.Tags[kamino.TagKernel] == "" {
@@ -76,8 +76,7 @@ func (o State) behind(next kamino.Artifact, now time.Time, signals []kamino.Sign
 	return b
 }
 
-// newestPatch is the latest patch that any node tells of, leaving out those
-// that are yet to come.
+// newestPatch returns the latest patch time of any node, omitting times in the future.
 func newestPatch(nodes []kamino.Node, signals []kamino.Signal, now time.Time) (newest kamino.Stamp, known bool) {
 	for _, n := range nodes {
 		at, found, _ := selection.LastPatch(n, signals)
@@ -88,8 +87,8 @@ func newestPatch(nodes []kamino.Node, signals []kamino.Signal, now time.Time) (n
 	return newest, known
 }
 
-// freshest is the Ready node that was patched last, by its signals or by its own word; where none
-// says when, the one with the newest kernel. Nil: no node is Ready.
+// freshest returns the Ready node that was patched last, by its signals or its own report; if no
+// time is known, the node with the newest kernel. Nil: no node is Ready.
 func freshest(nodes []kamino.Node, signals []kamino.Signal, now time.Time) (best *kamino.Node, patched kamino.Stamp) {
 	for i := range nodes {
 		n := &nodes[i]
@@ -111,11 +110,11 @@ func freshest(nodes []kamino.Node, signals []kamino.Signal, now time.Time) (best
 	return best, patched
 }
 
-// compareKernels compares two kernels' versions number by number, and then as texts.
+// compareKernels compares two kernel versions number by number, then as texts.
 func compareKernels(a, b string) int {
 	numbers := func(version string) (all []int) {
 		for _, digits := range strings.FieldsFunc(version, func(r rune) bool { return r < '0' || r > '9' }) {
-			n, _ := strconv.Atoi(digits) // too many digits are the largest number
+			n, _ := strconv.Atoi(digits) // a number with too many digits counts as the largest
 			all = append(all, n)
 		}
 		return all
@@ -123,7 +122,7 @@ func compareKernels(a, b string) int {
 	return cmp.Or(slices.Compare(numbers(a), numbers(b)), strings.Compare(a, b))
 }
 
-// String is one line for people.
+// String describes the difference in one line, for people.
 func (b Behind) String() string {
 	text := "node " + b.Node
 	if b.Days != nil && *b.Days > 0 {
@@ -152,7 +151,7 @@ func (b Behind) String() string {
 	return text + ": " + strings.Join(words, ", ")
 }
 
-// PackageDigest is Freshness.PackageDigest of a list.
+// PackageDigest computes Freshness.PackageDigest of a list.
 func PackageDigest(list []string) string {
 	sum := sha256.New()
 	for _, line := range list {
@@ -161,7 +160,7 @@ func PackageDigest(list []string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// builtAt is when a version was built, for programs.
+// builtAt returns when a version was built, for programs.
 func builtAt(v kamino.Artifact) string {
 	t, err := kamino.ParseBuiltAt(v.Tags[kamino.TagBuiltAt])
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"kamino.dev/kamino/selection"
 )
 
-// Decide judges one pool: does it need a new prototype, why, and from which
-// node. It is a pure function of what was read, of the options and of the time.
+// Decide judges one pool: whether it needs a new image, why, and from which donor. It is a pure
+// function.
 func (o State) Decide(opts kamino.AutoOptions, now time.Time) PoolPlan {
 	p := PoolPlan{
 		Pool: o.ID, Name: o.ID.Name(), Action: DoNothing, Model: o.Pool.Model.Image,
@@ -41,7 +41,7 @@ func (o State) Decide(opts kamino.AutoOptions, now time.Time) PoolPlan {
 		o.decideUnfinished(&p)
 	case len(o.Taken()) > 0:
 		n := o.Taken()[0]
-		mark, _ := n.Claimed(o.ID) // taken has read it
+		mark, _ := n.Claimed(o.ID) // Taken has checked it
 		p.Action = DoFinish
 		p.because("unfinished", "run %s is unfinished: node %s is still marked", mark.Run, n.Name)
 	case o.decideBuilding(&p, now), o.decideProof(&p, opts), o.decideFuture(&p, now):
@@ -51,7 +51,7 @@ func (o State) Decide(opts kamino.AutoOptions, now time.Time) PoolPlan {
 	}
 	o.decideNothing(&p, rules.Image, opts.Proof)
 	if pin := o.Pin(); pin != nil && p.Action == DoFinish {
-		p.Donor = "" // what was taken is given back, the model stays
+		p.Donor = "" // what the run took is restored, the model is not changed
 	} else if pin != nil {
 		p.Hold("pinned", "%s: kamino update --target-node NODE --adopt-model, or kamino rollback --pool %s --to VERSION", pin, o.Pool.Name)
 	}
@@ -59,7 +59,7 @@ func (o State) Decide(opts kamino.AutoOptions, now time.Time) PoolPlan {
 	switch {
 	case len(refusals) == 0 || p.Action == DoNothing:
 	case p.Action == DoFinish:
-		p.Donor = "" // what was taken is given back whatever the pool has become
+		p.Donor = "" // what the run took is restored, whatever the pool has become
 	default:
 		for _, r := range refusals {
 			p.Hold("refused", "%s", r)
@@ -68,7 +68,7 @@ func (o State) Decide(opts kamino.AutoOptions, now time.Time) PoolPlan {
 	return p
 }
 
-// decideNothing says why nothing is needed, and what is left to a person then.
+// decideNothing explains why nothing is needed, and what is left to a person.
 func (o State) decideNothing(p *PoolPlan, image *kamino.Artifact, proof kamino.Proving) {
 	if len(p.Why) > 0 {
 		return
@@ -99,7 +99,7 @@ func (o State) decideUnfinished(p *PoolPlan) {
 		p.because("unfinished", "run %s (process %s, donor %s) holds the pool at step %s", o.Lease.Holder, o.Lease.Process,
 			cmp.Or(rec.Donor, "none"), cmp.Or(rec.Step, kamino.StepLock))
 	}
-	if !rec.GivingBack && rec.Work == "" { // of a node that was being patched no image is made
+	if !rec.GivingBack && rec.Work == "" { // no image is made of a node that was being patched
 		for _, n := range o.Nodes {
 			if n.Name == rec.Donor {
 				p.Donor = rec.Donor
@@ -108,8 +108,8 @@ func (o State) decideUnfinished(p *PoolPlan) {
 	}
 }
 
-// decideBuilding finds a version that an interrupted run left being built. The
-// run that waits for it takes no donor away.
+// decideBuilding finds a version whose build an interrupted run began. The run that waits for it
+// takes no donor.
 func (o State) decideBuilding(p *PoolPlan, now time.Time) bool {
 	for _, v := range o.Versions {
 		if !v.OfDay(now) || v.State != kamino.Creating || !v.Ours() || v.Tags[kamino.TagBad] != "" {
@@ -133,8 +133,8 @@ func (o State) decideBuilding(p *PoolPlan, now time.Time) bool {
 	return false
 }
 
-// decideFuture finds a version of a later day, which a run under a wrong clock made. Until that day
-// no node was patched after it, and no run may build a version.
+// decideFuture finds a version of a later day, made by a run with a wrong clock. Until that day no
+// node counts as patched after it, and no run may build a version.
 func (o State) decideFuture(p *PoolPlan, now time.Time) bool {
 	v := kamino.First(o.Versions, func(v kamino.Artifact) bool { return v.AfterDay(now) })
 	if v == nil {
@@ -145,7 +145,7 @@ func (o State) decideFuture(p *PoolPlan, now time.Time) bool {
 	return true
 }
 
-// decideProof finds a version that waits for its proof, or for a person to promote it.
+// decideProof finds a version that waits for its proof, or for a person's promotion.
 func (o State) decideProof(p *PoolPlan, opts kamino.AutoOptions) bool {
 	v := kamino.NewestGood(o.Versions)
 	switch {
@@ -160,7 +160,7 @@ func (o State) decideProof(p *PoolPlan, opts kamino.AutoOptions) bool {
 		p.Hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.Pool.Name, v.Name))
 		return true
 	case opts.Proof.Mode == kamino.ProveNone, opts.Today == kamino.TodayAgain, v.Tags[kamino.TagReceipt] == "":
-		return false // another one may be made
+		return false // another version may be made
 	}
 	p.because("unproved", "version %s is hidden and not proved", v.Name)
 	if !o.decideStandIn(p, v) {
@@ -169,7 +169,8 @@ func (o State) decideProof(p *PoolPlan, opts kamino.AutoOptions) bool {
 	return true
 }
 
-// decideStandIn updates by way of a node that stands for the pool: none is taken away.
+// decideStandIn plans an update of a version that exists: a node is named for the run, but none is
+// taken.
 func (o State) decideStandIn(p *PoolPlan, v *kamino.Artifact) bool {
 	names := []string{v.Tags[kamino.TagBuiltFrom]}
 	for _, c := range Ranked(p.Candidates) {
@@ -184,8 +185,7 @@ func (o State) decideStandIn(p *PoolPlan, v *kamino.Artifact) bool {
 	return false
 }
 
-// decideNeed finds out whether a new image is needed, and whether enough nodes
-// could be its donor.
+// decideNeed finds out whether a new image is needed, and whether enough nodes could be its donor.
 func (o State) decideNeed(p *PoolPlan, opts kamino.AutoOptions, rules kamino.Rules, now time.Time) {
 	image := rules.Image
 	if image == nil {
@@ -231,8 +231,8 @@ func (o State) decidePatches(p *PoolPlan, rules kamino.Rules, now time.Time) {
 	p.because("patches", "nodes were patched at %s, after %s of %s", newest, word, built)
 }
 
-// decideModel compares the model with the newest good image. A model that
-// somebody set to an image of their own after the first prototype is theirs.
+// decideModel compares the model with the newest good version. If somebody changed the model's
+// image after the first promotion, the model is left alone.
 func (o State) decideModel(p *PoolPlan, good *kamino.Artifact, opts kamino.AutoOptions) {
 	pointing, follows := kamino.Points(o.Pool.Model.Image, o.Versions), o.Follows(opts.ImageReference)
 	stands := kamino.Resolved(o.Versions)
@@ -272,28 +272,29 @@ func (o State) decideModel(p *PoolPlan, good *kamino.Artifact, opts kamino.AutoO
 		p.Hold("no-receipt", "version %s has no seal receipt; kamino rollback --pool %s --to %s uses it anyway", good.Name, o.Pool.Name, good.Name)
 		return
 	}
-	// Nothing has to be built for it.
+	// An image exists, so nothing has to be built.
 	p.Action, p.Donor, p.Held = DoModel, "", []kamino.Verdict{}
 }
 
-// names says whether the model names a version of the pool. Where versions do not live in a
-// definition, as on AWS, one that may have been set back is nobody's: see undone.
+// names reports whether the model names a version of the pool. Where versions have no definition,
+// as on AWS, the model may have been set back by anybody; such a version does not count (see
+// Undone).
 func (o State) names(good *kamino.Artifact) bool {
 	image := o.Pool.Model.Image
 	return strings.HasPrefix(strings.ToLower(image), strings.ToLower(kamino.DefinitionOf(good.ID))+"/") ||
 		!o.Lease.Ledger.Undone(image) && slices.ContainsFunc(o.Versions, func(v kamino.Artifact) bool { return kamino.SameImage(&v, image) })
 }
 
-// forgot says whether a run made a version of which the pool's lease knows nothing. Whose the model
-// is then, a person has to say: the disk may join another cluster of the same names.
+// forgot reports whether a run made a version that the pool's lease does not know. Then a person
+// has to decide about the model: the disk may join another cluster of the same names.
 func (o State) forgot(v *kamino.Artifact) bool {
 	l := o.Lease.Ledger
 	return l.Original == nil && l.Wrote == nil && v.Tags[kamino.TagRun] != "" &&
 		!slices.ContainsFunc(l.Past, func(p kamino.PastRun) bool { return p.Version == v.Name || p.Pointed == v.Name })
 }
 
-// decideOffer is decideModel where the model is not to be written: a version can only be offered, by
-// a person who names it.
+// decideOffer is decideModel for a model that Kamino does not write: a version can only be offered,
+// by a person who names it.
 func (p *PoolPlan) decideOffer(good *kamino.Artifact) {
 	if good == nil || !good.Hidden() || p.Action == DoUpdate {
 		return
@@ -302,17 +303,17 @@ func (p *PoolPlan) decideOffer(good *kamino.Artifact) {
 	p.Hold("image-only", "its instances would run the model's own bootstrap; %s offers it", HowToPromote(p.Name, good.Name))
 }
 
-// NewNodes is what was seen of the instances of a pool that boot from a version.
+// NewNodes are the observed instances of a pool that boot from a version.
 type NewNodes map[kamino.InstanceID]*NewNode
 
-// NewNode is what was seen of one of them, from when it was first listed.
+// NewNode is an observed instance of NewNodes, from the time when it was first listed.
 type NewNode struct {
 	kamino.Instance           // as it was last read
-	Seen            time.Time // first
+	Seen            time.Time // when it was first listed
 	on              time.Time // since when it runs while others do well; zero: it does not
-	ran             time.Time // when that was last so
-	Off             bool      // it does not run in the last look
-	gone            time.Time // since when its pool lists it no more; zero: it does
+	ran             time.Time // the last look in which it ran and others did well
+	Off             bool      // it did not run in the last look
+	gone            time.Time // since when its pool does not list it; zero: it is listed
 	Ready           bool
 	Late            bool
 }
@@ -333,15 +334,14 @@ func (n NewNode) lost(long time.Duration) bool {
 	return !kamino.Spot(n.Refusals) && !n.on.IsZero() && n.ran.Sub(n.on) >= long
 }
 
-// InOrder lists them as they were born, as far as can be told: those that were first seen together
-// by their numbers.
+// InOrder returns the instances by when they were first seen, then by number.
 func (b NewNodes) InOrder() []kamino.InstanceID {
 	return slices.SortedFunc(maps.Keys(b), func(x, y kamino.InstanceID) int {
 		return cmp.Or(b[x].Seen.Compare(b[y].Seen), cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
 	})
 }
 
-// TooMany says whether so many of the nodes are not Ready within the budget that their image is to
+// TooMany reports whether so many nodes were not Ready within the budget that their image is to
 // blame: two of the first three, or more than a fifth of at least five. It is a pure function.
 func (b NewNodes) TooMany() (late, of int, bad bool) {
 	first := 0
@@ -360,10 +360,9 @@ func (b NewNodes) TooMany() (late, of int, bad bool) {
 	return late, of, first >= 2 || of >= 5 && 5*late > of
 }
 
-// Saw notes the instances and nodes of one look. A machine that does not run, that the cloud could
-// not make, or that was deleted before it ran for long says nothing of its image; nor does any
-// while nothing shows that nodes can be Ready at all.
-// It returns those that are gone and count for nothing.
+// Saw records the instances and nodes of one look. An instance does not count if it does not run,
+// if the cloud could not create it, if it was deleted before it ran for long, or while nothing
+// shows that nodes can be Ready at all. It returns the instances that are gone and do not count.
 func (b NewNodes) Saw(born []kamino.Instance, nodes []kamino.Node, now time.Time, budget, long time.Duration, fair func(zone string) bool) (lost []NewNode) {
 	for _, in := range born {
 		n := b[in.ID]
@@ -371,7 +370,7 @@ func (b NewNodes) Saw(born []kamino.Instance, nodes []kamino.Node, now time.Time
 			n = &NewNode{Seen: now}
 			b[in.ID] = n
 		}
-		in.Hostname = cmp.Or(in.Hostname, n.Hostname) // one that is on its way out may have none any more
+		in.Hostname = cmp.Or(in.Hostname, n.Hostname) // an instance that is being removed may have no name any more
 		n.Instance, n.gone = in, time.Time{}
 		for _, node := range nodes {
 			n.Ready = n.Ready || node.Ready && node.RunsOn(in.ID) && kamino.SameVM(node.SystemUUID, in.WithVM(node.SystemUUID).VMID)
@@ -379,7 +378,7 @@ func (b NewNodes) Saw(born []kamino.Instance, nodes []kamino.Node, now time.Time
 		was, runs := n.Off, in.Power == kamino.PowerOn && in.Failure == ""
 		n.Off = !runs
 		switch {
-		case !fair(in.Zone), !runs && !n.lost(long): // one that ran for long may be on its way out
+		case !fair(in.Zone), !runs && !n.lost(long): // an instance that ran for long may be on its way out
 			n.on = time.Time{}
 		case runs && (was || n.on.IsZero()):
 			n.on, n.ran = now, now
@@ -406,8 +405,8 @@ func (b NewNodes) Saw(born []kamino.Instance, nodes []kamino.Node, now time.Time
 	return lost
 }
 
-// OthersFine says whether most of the nodes that do not come from a version are Ready, and one of
-// them has told so of late: kubelets do that every five minutes at least
+// OthersFine reports whether most of the nodes of other versions are Ready, and one of them has
+// reported it recently. Kubelets report at least every five minutes
 // (https://kubernetes.io/docs/reference/node/node-status/#heartbeats).
 func OthersFine(others []kamino.Node, now time.Time) bool {
 	ready, heard := 0, false
@@ -420,14 +419,15 @@ func OthersFine(others []kamino.Node, now time.Time) bool {
 	return heard && 2*ready > len(others)
 }
 
-// proves: a canary of the version is there, or a run that lives is about to make or remove one.
+// proves reports whether a canary of the version exists, or a live run is about to create or remove
+// one.
 func (o State) proves(v kamino.Artifact, now time.Time) bool {
 	u := o.Lease.Unfinished(now)
 	return u != nil && u.Alive && u.Version == v.Name ||
 		slices.ContainsFunc(o.Canaries, func(c kamino.Canary) bool { return strings.EqualFold(c.Version, v.ID) })
 }
 
-// Provable says why a version cannot be proved before new nodes boot from it.
+// Provable returns why a version cannot be proved before new nodes boot from it.
 func (o State) Provable(v kamino.Artifact) error {
 	now := o.Next()
 	switch {
@@ -444,7 +444,7 @@ func (o State) Provable(v kamino.Artifact) error {
 	return nil
 }
 
-// Date adds to candidates when they were patched, which has no part in who is patched next.
+// Date adds the patch time to candidates. It does not influence which node is patched next.
 func (o State) Date(list []kamino.Candidate) {
 	for i := range list {
 		at := slices.IndexFunc(o.Nodes, func(n kamino.Node) bool { return n.Name == list[i].Node })

@@ -11,7 +11,7 @@ import (
 
 const noVersionYet = "the pool has no version yet: kamino update --target-node NODE makes one"
 
-// HowToName is the hint where no version is named, and none is meant.
+// HowToName is the advice where a command needs the name of a version.
 func (o State) HowToName() string {
 	if len(o.Versions) == 0 {
 		return noVersionYet
@@ -19,8 +19,8 @@ func (o State) HowToName() string {
 	return "name one with --version: kamino status lists them"
 }
 
-// Fallback is the version that takes the place of one that is withdrawn: as defaultTarget, but none
-// that promote refuses.
+// Fallback returns the version that replaces a withdrawn one: that of defaultTarget, unless promote
+// would refuse it.
 func (o State) Fallback() *kamino.Artifact {
 	now := o.Next()
 	for i, v := range o.Versions {
@@ -31,14 +31,14 @@ func (o State) Fallback() *kamino.Artifact {
 	return nil
 }
 
-// PassedOver are the versions between that a definition would stand for instead.
+// PassedOver returns the versions in between that a definition would stand for instead.
 func (o State) PassedOver(t Destination) []kamino.Artifact {
 	return slices.DeleteFunc(o.Distrusted(t), func(v kamino.Artifact) bool {
 		return !t.Points || v.Excluded || kamino.CompareVersions(v.Name, o.Next().Name) >= 0
 	})
 }
 
-// NoFallback tells what to do where no version can take the place of one that is bad.
+// NoFallback adds what to do if no version can replace a bad one.
 func (o State) NoFallback(err error) error {
 	if t := o.defaultTarget(); t.Version != nil && t.Version.Tags[kamino.TagReceipt] == "" {
 		return kamino.WithHint(err, "new nodes still boot from it; version %s has no seal receipt, and its disk may hold the identity and the secrets of node %s: kamino rollback --pool %s --to %[1]s uses it anyway",
@@ -47,34 +47,34 @@ func (o State) NoFallback(err error) error {
 	return kamino.WithHint(err, "new nodes still boot from it; kamino rollback --pool %s --to original goes back to the model from before; --dry-run shows first which of your settings that needs", o.Pool.Name)
 }
 
-// ToOriginal is the name of the model before the first prototype, as a target.
+// ToOriginal is the name of the model before the first promotion, as a target.
 const ToOriginal = "original"
 
-// Destination is what a model is to be pointed at: a version, or a saved model.
+// Destination is what a promotion or rollback points a model at: a version, or a saved model.
 type Destination struct {
 	Version *kamino.Artifact
-	Points  bool                  // the pool refers to the definition, and goes on doing so
-	Comes   kamino.ImageReference // how it refers to the version from now on; "": as before, see comeToPoint
-	Stays   bool                  // what the next instance boots from does not change: only marks do
+	Points  bool                  // the pool refers to its definition, and continues to
+	Comes   kamino.ImageReference // how the pool will refer to the version; "": as before, see comeToPoint
+	Stays   bool                  // the next image does not change; only tags and records do
 	Saved   *kamino.SavedModel
 	Secrets kamino.Secrets
 	Verb    kamino.Verb
-	Why     kamino.Bad // why what it takes the place of is withdrawn; none: a rollback
-	Offered bool       // it is offered, and the pool's model is not written
-	Adopts  bool       // it takes the place of what somebody else chose
-	Unnamed bool       // it is the one that comes before, and nobody named it
-	Since   string     // it is there already, since this version was left; "": it is not
-	Unborn  []string   // newer versions that ended runs may have begun, and no list shows yet
-	// Nobody, where set, is what has to be known of the version as long as no person has named it.
+	Why     kamino.Bad // why the version that it replaces is withdrawn; empty for a rollback
+	Offered bool       // the version is offered, and the pool's model is not written
+	Adopts  bool       // it replaces an image that somebody else chose
+	Unnamed bool       // it is the previous version, and nobody named it
+	Since   string     // it is the next image already, since this version was left; "": it is not
+	Unborn  []string   // newer versions that interrupted runs may have begun and no list shows yet
+	// Nobody, if set, holds the conditions of a promotion that no person named.
 	Nobody *kamino.Proving
 }
 
-// TakesUntried says whether a person takes a version without the proof that it was to pass.
+// TakesUntried reports whether a person takes a version without the proof that it had to pass.
 func (t Destination) TakesUntried() bool {
 	return t.Nobody == nil && t.Version != nil && !t.Stays && t.Version.Untried() && (t.Verb == kamino.VerbPromote || t.Verb == kamino.VerbRollback)
 }
 
-// Name is the version, or what stands in for one; "" where neither is known.
+// Name returns the name of the version, or a replacement for it; "" if neither is known.
 func (t Destination) Name() string {
 	switch {
 	case t.Version != nil:
@@ -85,12 +85,13 @@ func (t Destination) Name() string {
 	return ""
 }
 
-// WithdrawnSince says whether a version is the target, and was withdrawn since somebody chose it.
+// WithdrawnSince reports whether a version is the target, and was withdrawn after somebody chose
+// it.
 func (t Destination) WithdrawnSince(v kamino.Artifact) bool {
 	return t.Version != nil && !t.Stays && t.Version.Name == v.Name && t.Version.Tags[kamino.TagBad] == "" && v.Tags[kamino.TagBad] != ""
 }
 
-// Offers are the versions that have to be offered for a target: itself, or none.
+// Offers returns the versions that have to be offered for a target: its own, or none.
 func (t Destination) Offers() []string {
 	if t.Version == nil || t.Stays || !(kamino.Target{Reference: t.Spec().Reference, Seen: t.Version}).Offers() {
 		return nil
@@ -98,7 +99,7 @@ func (t Destination) Offers() []string {
 	return []string{t.Version.Name}
 }
 
-// Spec is what a provider is asked to promote.
+// Spec returns the target for the provider.
 func (t Destination) Spec() kamino.Target {
 	switch {
 	case t.Version != nil && t.Points:
@@ -111,9 +112,8 @@ func (t Destination) Spec() kamino.Target {
 	return kamino.Target{Former: t.Saved.Saved, Secrets: t.Secrets}
 }
 
-// defaultTarget is the newest good version older than the one in the model that no person
-// excluded and that is for the same machines, else the model before the first prototype. It is
-// empty when the model refers to no version.
+// defaultTarget returns the newest good version older than the model's that no person excluded and
+// that fits the machines; else the original model. It is empty if the model refers to no version.
 func (o State) defaultTarget() Destination {
 	now := o.Next()
 	if now == nil {
@@ -128,7 +128,7 @@ func (o State) defaultTarget() Destination {
 	return Destination{Saved: o.Lease.Ledger.Original}
 }
 
-// FindTarget resolves what the user named.
+// FindTarget resolves a target that the user named.
 func (o State) FindTarget(to string) (Destination, error) {
 	if to == "" {
 		if left := o.Lease.Ledger.Withdrew.Left(o.Next()); left != "" {
@@ -170,7 +170,7 @@ func (o State) FindTarget(to string) (Destination, error) {
 	}
 }
 
-// TargetsHint names what can be chosen, but for what was just refused.
+// TargetsHint lists the possible targets, except those that were just refused.
 func (o State) TargetsHint(but ...string) string {
 	var names []string
 	for _, v := range o.Versions {
@@ -190,8 +190,7 @@ func (o State) TargetsHint(but ...string) string {
 	return "choose with --to " + strings.Join(names, ", ")
 }
 
-// Options are those of a run that takes no donor: that instances may be
-// evicted does not matter to it.
+// Options returns the options of a run without a donor. Evictions of instances do not affect it.
 func (t Destination) Options() kamino.Options {
 	o := kamino.Defaults()
 	o.AllowSpot, o.AdoptModel, o.ImageOnly, o.Offers = true, t.Adopts, t.Offered, t.Offered

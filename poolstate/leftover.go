@@ -11,12 +11,12 @@ type Leftover struct {
 	Done   string        `json:"done,omitempty"`   // what was done about it
 	Reason string        `json:"reason,omitempty"` // why nothing was done
 
-	Kept  string `json:"-"` // what it is called among what may stay: a canary, a version
+	Kept  string `json:"-"` // its name in a list of what may stay: a canary, a version
 	Begun bool   `json:"-"` // a node whose packages may have been changed: it stays blocked
 }
 
-// Repaired tells of a node whose packages may have been changed what giving back means; "" for all
-// else.
+// Repaired explains what a restore means for a node whose packages may have been changed; "" for
+// any other leftover.
 func (l Leftover) Repaired(word string) string {
 	if !l.Begun {
 		return ""

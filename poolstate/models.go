@@ -8,15 +8,15 @@ import (
 	"kamino.dev/kamino"
 )
 
-// Models is how many recipes the instances of a pool refer to, as far as is known, of how many they
-// may. No cloud tells: it is counted from when instances were created and when kamino wrote the
-// recipe. What others write is not in it.
+// Models is how many recipes the instances of a pool refer to, as far as known, and how many they
+// may. No cloud reports it: it is computed from when instances were created and when Kamino wrote
+// the recipe. Writes of others are not included.
 type Models struct {
 	Known int `json:"known"`
 	Most  int `json:"most"`
 }
 
-// Warning tells what to do when few are left; "" when enough are.
+// Warning is what to do if few recipes are left; "" if enough are.
 func (m *Models) Warning() string {
 	if m == nil || m.Known < m.Most-2 {
 		return ""
@@ -25,8 +25,8 @@ func (m *Models) Warning() string {
 		"replace the nodes of the oldest images, and use --image-reference pointer, which writes the model once", m.Known, m.Most)
 }
 
-// models counts recipes. Instances from before the first write that is known count by their
-// version, since each version was written by itself then.
+// models counts recipes. Instances created before the first known write count by their version,
+// because each version was then written by itself.
 func (o State) models() *Models {
 	writes := o.Lease.Ledger.Writes
 	if o.Pool.MostModels == 0 || len(writes) == 0 && kamino.Points(o.Pool.Model.Image, o.Versions) {
@@ -45,13 +45,13 @@ func (o State) models() *Models {
 	}
 	m := &Models{Known: len(known), Most: o.Pool.MostModels}
 	if o.Pool.Capacity > counted {
-		m.Known++ // instances of what was there before
+		m.Known++ // instances of the former image
 	}
 	return m
 }
 
-// Halfway says whether a promotion ended between its two writes: the definition stands for a
-// version that passed its proof, and the model names an older one, or none, still.
+// Halfway reports whether a promotion ended between its two writes: the definition stands for a
+// version that passed its proof, and the model still names an older version, or none.
 func (o State) Halfway(v kamino.Artifact) bool {
 	now, offered := o.Next(), kamino.Resolved(o.Versions)
 	return !kamino.Points(o.Pool.Model.Image, o.Versions) && offered != nil && offered.Name == v.Name && v.Ours() && v.Tags[kamino.TagOffer] == kamino.TagOfferOffered &&

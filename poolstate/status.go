@@ -1,5 +1,5 @@
-// Package poolstate says how a pool stands and what has to be done about it. A [State] is what was
-// read of a pool; everything here follows from it and from the operator's options.
+// Package poolstate describes the state of a pool and decides what has to be done. A [State] is
+// what was read of a pool; everything here follows from it and from the operator's options.
 package poolstate
 
 import (
@@ -11,7 +11,7 @@ import (
 	"kamino.dev/kamino"
 )
 
-// configs are those of the pool's nodes that tell, by the names of the nodes.
+// configs returns the NodeConfig reports of the pool's nodes, by node name.
 func (o State) configs() (all []kamino.NodeConfig) {
 	for _, n := range o.Nodes {
 		if c := n.Config(); c != nil {
@@ -22,7 +22,7 @@ func (o State) configs() (all []kamino.NodeConfig) {
 	return all
 }
 
-// FailedConfigs are the nodes whose configuration failed.
+// FailedConfigs returns the nodes whose configuration failed.
 func (s PoolStatus) FailedConfigs() (failed []kamino.NodeConfig) {
 	for _, c := range s.Configs {
 		if c.Failed() {
@@ -32,12 +32,12 @@ func (s PoolStatus) FailedConfigs() (failed []kamino.NodeConfig) {
 	return failed
 }
 
-// Pause is what holds runs and promotions.
+// Pause returns the pause that holds runs and promotions.
 func (s PoolStatus) Pause() kamino.Pause {
 	return kamino.Pause{Reason: s.Paused, By: s.PausedBy, Since: s.PausedSince}
 }
 
-// Blocked lists the nodes that patches left blocked, but for one that a run patches again.
+// Blocked lists the nodes that patches left blocked, except one that a run is patching again.
 func (o State) Blocked() (out []kamino.BlockedNode) {
 	for _, n := range o.Nodes {
 		if b := n.Blocked(); b != nil && n.Annotations[kamino.AnnotationRun] == "" {
@@ -47,65 +47,67 @@ func (o State) Blocked() (out []kamino.BlockedNode) {
 	return out
 }
 
-// PoolStatus is what is there of a pool and its images.
+// PoolStatus is the status of a pool and its images.
 type PoolStatus struct {
 	Pool       kamino.PoolID `json:"pool"`
 	Name       string        `json:"name"`
 	Gallery    string        `json:"gallery,omitempty"`
-	Definition string        `json:"definition,omitempty"` // "" when there is none
+	Definition string        `json:"definition,omitempty"` // "" if there is none
 	Model      string        `json:"model"`                // the image that the model refers to
 	Capacity   int           `json:"capacity"`
 	Nodes      int           `json:"nodes"`
 	Ready      int           `json:"ready"`
 
-	// Next is the version that the next node would boot from; "" when the model
-	// refers to no version of the pool.
+	// Next is the version that the next node would boot from; "" if the model refers to no version
+	// of the pool.
 	Next        string     `json:"nextVersion,omitempty"`
 	NextBuilt   *time.Time `json:"nextBuiltAt,omitempty"`
 	NextAgeDays *float64   `json:"nextAgeDays,omitempty"`
-	// Patched is the newest patch that a node of the pool tells of, and
-	// MissesDays how many days of patches the next node would miss.
+	// Patched is the newest patch time of any node of the pool. MissesDays is how many days of
+	// patches the next node would lack.
 	Patched    string   `json:"patched,omitempty"`
 	MissesDays *float64 `json:"nextMissesDays,omitempty"`
 
-	// Behind is nil where the next node boots from no version that tells.
+	// Behind compares the next node with a running one; nil if the next image is no version with a
+	// description.
 	Behind *Behind `json:"nextBehind,omitempty"`
 
 	Versions []VersionStatus `json:"versions"`
-	// Strayed: an instance did not follow the image definition that the model names, or named; so
+	// Strayed: an instance did not follow the image definition that the model names, or named. So
 	// the model is written by version.
 	Strayed *kamino.Stray `json:"strayed,omitempty"`
-	Owner   *kamino.Owner `json:"owner,omitempty"`  // of the model, if somebody else writes it
-	Models  *Models       `json:"models,omitempty"` // nil where nothing is known, or there is no limit
+	Owner   *kamino.Owner `json:"owner,omitempty"`  // the program that manages the model, if there is one
+	Models  *Models       `json:"models,omitempty"` // nil if nothing is known, or if there is no limit
 	// Pinned: somebody else chose the image of the model.
 	Pinned *kamino.Pin `json:"pinned,omitempty"`
 
 	RollbackTarget string `json:"rollbackTarget,omitempty"` // a version, or "original"
-	// RollbackNamed: a rollback has to name it: new nodes boot from what another went back to.
+	// RollbackNamed: a rollback needs --to, because new nodes boot from the target of an earlier
+	// rollback.
 	RollbackNamed bool               `json:"rollbackNeedsName,omitempty"`
 	Unfinished    *kamino.Unfinished `json:"unfinishedRun,omitempty"`
-	// Configs are what the nodes tell of their NodeConfig; nodes without the agent tell nothing.
+	// Configs are the NodeConfig reports of nodes; nodes without the agent have none.
 	Configs []kamino.NodeConfig `json:"nodeConfigs,omitempty"`
 	// Blocked are nodes that patches left blocked.
 	Blocked     []kamino.BlockedNode `json:"blockedNodes,omitempty"`
 	Runs        []kamino.PastRun     `json:"runs,omitempty"`     // the last ones, newest first
-	Boots       *kamino.Boots        `json:"boots,omitempty"`    // nil where none is known
+	Boots       *kamino.Boots        `json:"boots,omitempty"`    // nil if none is known
 	Canaries    []kamino.Canary      `json:"canaries,omitempty"` // that exist, of any run
 	Refusals    []kamino.Refusal     `json:"refusals,omitempty"`
 	Paused      string               `json:"paused,omitempty"` // why runs and promotions are held in the whole cluster
 	PausedBy    string               `json:"pausedBy,omitempty"`
 	PausedSince time.Time            `json:"pausedSince,omitzero"`
-	// NextRuns are what starts runs of the pool; nil where nobody asked.
+	// NextRuns are the programs that start runs of the pool; nil if nobody asked.
 	NextRuns []NextRun `json:"nextRuns,omitempty"`
 	Error    string    `json:"error,omitempty"` // why the pool could not be read
-	Hints    []string  `json:"hints,omitempty"` // what to do about that
+	Hints    []string  `json:"hints,omitempty"` // what to do about Error
 }
 
-// Kept is the withdrawal of the next image that a watch of its nodes wanted, and that could not be
-// made; nil where there is none, or the image was promoted since.
+// Kept returns the withdrawal of the next image that a watch of its nodes wanted and could not
+// make; nil if there is none, or if the image was promoted since.
 func (s PoolStatus) Kept() *kamino.PastRun { return kamino.Kept(s.Runs, s.Next) }
 
-// NotReady tells why the next image was to be withdrawn, and was not; "" where there is no Kept.
+// NotReady is why the next image was to be withdrawn and was not; "" without Kept.
 func (s PoolStatus) NotReady() string {
 	past := s.Kept()
 	if past == nil {
@@ -114,15 +116,15 @@ func (s PoolStatus) NotReady() string {
 	return kamino.Plain(fmt.Sprintf("version %s %s; %s; if it is good all the same: %s", s.Next, past.Reason, past.Failure, HowToPromote(s.Name, s.Next)))
 }
 
-// NextRun is the next run of something in the cluster that starts runs, such as a CronJob.
+// NextRun is the next run of a program in the cluster that starts runs, such as a CronJob.
 type NextRun struct {
-	By string     `json:"by,omitempty"` // a NodePrototype or a CronJob; "" where they could not be read
-	At *time.Time `json:"at,omitempty"` // not before; nil where that is not known, or there is none
-	// Latest says that one starts at At at the latest: then the image is too old, and before that
-	// as soon as a node is patched.
+	By string     `json:"by,omitempty"` // a NodePrototype or a CronJob; "" if they could not be read
+	At *time.Time `json:"at,omitempty"` // earliest time; nil if not known, or if there is none
+	// Latest: the run starts at At at the latest, because the image is then too old; it starts
+	// earlier if a node is patched.
 	Latest bool   `json:"latest,omitempty"`
 	When   string `json:"when,omitempty"` // its window or schedule
-	Why    string `json:"why,omitempty"`  // why not now
+	Why    string `json:"why,omitempty"`  // why it does not start now
 }
 
 // VersionStatus is an image version with its lineage.
@@ -134,30 +136,30 @@ type VersionStatus struct {
 	Ready     bool         `json:"ready"`
 	Failure   string       `json:"failure,omitempty"`
 	BuiltFrom string       `json:"builtFrom,omitempty"`
-	BuiltAt   string       `json:"builtAt,omitempty"` // RFC 3339, UTC; what the tag says where that is no time
+	BuiltAt   string       `json:"builtAt,omitempty"` // RFC 3339, UTC; the text of the tag if it is no time
 	Run       string       `json:"run,omitempty"`
-	Parent    string       `json:"parent,omitempty"` // the image that the donor came from
+	Parent    string       `json:"parent,omitempty"` // the image that the donor booted from
 	Bad       string       `json:"bad,omitempty"`    // why it was withdrawn
-	Proof     string       `json:"proof,omitempty"`  // how the proof of a hidden one ended; "abandoned": its run did
-	// BadAncestor is a withdrawn version that a donor of this one's line came from.
+	Proof     string       `json:"proof,omitempty"`  // how the proof of a hidden version ended; "abandoned": its run ended first
+	// BadAncestor is the nearest withdrawn ancestor of the version.
 	BadAncestor string `json:"badAncestor,omitempty"`
 	Policy      string `json:"policy,omitempty"` // SHA-256 of the seal policy
-	// Unknown are the files on the image that nothing explains; nil where nobody
-	// looked.
+	// Unknown are the files on the image that nothing explains; nil if nobody looked.
 	Unknown  *kamino.UnknownFiles `json:"unknown,omitempty"`
 	Excluded bool                 `json:"excluded,omitempty"`
-	// Outnumbered is a version of an earlier day whose name counts as later: a
-	// program that knows no YYYY.MM.DDNN made this one.
+	// Outnumbered is a version of an earlier day whose name counts as later. This one was made by a
+	// program that does not know YYYY.MM.DDNN.
 	Outnumbered string `json:"outnumberedBy,omitempty"`
-	// OfFormer: it was made of an earlier pool of this pool's name.
+	// OfFormer: the version was made of an earlier pool with this pool's name.
 	OfFormer bool `json:"ofFormerPool,omitempty"`
-	// Unaccepted: the bootstrap of the model, which somebody else writes, was not accepted for it.
+	// Unaccepted: nobody accepted the bootstrap of the model, which somebody else writes, for this
+	// version.
 	Unaccepted bool `json:"bootstrapUnaccepted,omitempty"`
 	InModel    bool `json:"inModel"`
-	Instances  int  `json:"instances"` // made from it
+	Instances  int  `json:"instances"` // number of instances that booted from it
 }
 
-// Status is what is told of the pool.
+// Status returns the status of the pool.
 func (o State) Status(now time.Time, signals []kamino.Signal) PoolStatus {
 	s := PoolStatus{
 		Pool: o.ID, Name: o.ID.Name(), Gallery: o.Pool.Gallery, Model: o.Pool.Model.Image, Capacity: o.Pool.Capacity,
@@ -203,7 +205,7 @@ func (o State) Status(now time.Time, signals []kamino.Signal) PoolStatus {
 	return s
 }
 
-// Unfinished is the run that holds the pool or, where nobody does, the one that left a marked node.
+// Unfinished returns the run that holds the pool, or the one that left a marked node.
 func (o State) Unfinished(now time.Time) *kamino.Unfinished {
 	if u := o.Lease.Unfinished(now); u != nil {
 		return u
@@ -211,7 +213,7 @@ func (o State) Unfinished(now time.Time) *kamino.Unfinished {
 	for _, n := range o.Taken() {
 		if mark, err := n.Claimed(o.ID); err == nil && mark != nil {
 			rec := kamino.Record{Donor: n.Name, Instance: mark.Instance, VMID: mark.VMID, Sealing: mark.Sealing, Work: mark.Work, Started: mark.Since}
-			if mark.Sealing { // since when it is off was told by the lease alone, which is gone
+			if mark.Sealing { // only the lease, which is gone, had the time since when it is off
 				rec.AwaySince = mark.Since
 			}
 			return &kamino.Unfinished{Run: mark.Run, Record: rec}
@@ -220,7 +222,7 @@ func (o State) Unfinished(now time.Time) *kamino.Unfinished {
 	return nil
 }
 
-// nextStatus tells how old the image of the next node would be.
+// nextStatus sets how old the image of the next node would be.
 func (o State) nextStatus(s *PoolStatus, now time.Time, signals []kamino.Signal) {
 	patched, known := newestPatch(o.Nodes, signals, now)
 	if known {
@@ -251,7 +253,7 @@ func days(d time.Duration) float64 {
 	return float64(max(d, 0).Round(144*time.Minute)/(144*time.Minute)) / 10
 }
 
-// StatusOf is what is told of a version.
+// StatusOf returns the status of a version.
 func StatusOf(v kamino.Artifact) VersionStatus {
 	if v.Ready { // lists carry no percentage
 		v.Percent = 100
@@ -265,30 +267,27 @@ func StatusOf(v kamino.Artifact) VersionStatus {
 	}
 }
 
-// State is what one reading of the world tells about a pool. It is read in
-// bulk: the nodes and the leases of the cluster with one list each, the pool and
-// its versions with one read each, and nothing per node.
+// State is what one reading of the cluster and the cloud shows of a pool. Nodes and leases are read
+// with one list each, the pool and its versions with one read each, and nothing is read per node.
 type State struct {
 	ID         kamino.PoolID
 	Pool       kamino.Pool
 	Nodes      []kamino.Node
 	Versions   []kamino.Artifact // newest first
-	Canaries   []kamino.Canary   // beside the pool, of any run; what cannot be listed is none
+	Canaries   []kamino.Canary   // beside the pool, of any run; none if they cannot be listed
 	Definition bool
-	Tagged     bool // the definition is unreliable, where that was read: see heed
+	Tagged     bool // the definition is tagged unreliable, if that was read: see heed
 	Lease      kamino.Lease
 	Gone       bool // the pool does not exist any more
 	GivenBack  []Leftover
-	Awaits     bool // a version that an ended run was building is built still
+	Awaits     bool // a version that an interrupted run was building is still being built
 	Err        error
 }
 
-// Readers bounds how many pools are read at the same time, so that a service
-// with limits per minute is not flooded.
+// Readers is how many pools are read in parallel, because services limit calls per minute.
 const Readers = 8
 
-// ChoosePools picks pools by name or ID, all when there are no names, and sorts
-// them.
+// ChoosePools picks pools by name or ID (all without names) and sorts them.
 func ChoosePools(all map[kamino.PoolID]*State, names []string) ([]*State, error) {
 	var chosen []*State
 	var known []string
@@ -319,7 +318,8 @@ func ChoosePools(all map[kamino.PoolID]*State, names []string) ([]*State, error)
 	return chosen, nil
 }
 
-// DonorAway says whether an ended run had a donor of the pool sealed, as far as lease and marks tell.
+// DonorAway reports whether an interrupted run had a donor of the pool sealed, as far as lease and
+// marks show.
 func (o State) DonorAway() bool {
 	if o.Lease.Record.Sealing {
 		return true
@@ -341,8 +341,8 @@ func (o State) Taken() []kamino.Node {
 	return out
 }
 
-// Next is the version that the next node would boot from; nil when the model
-// does not refer to any of them.
+// Next returns the version that the next node would boot from; nil if the model refers to no
+// version.
 func (o State) Next() *kamino.Artifact {
 	image := o.Pool.Model.Image
 	if v := kamino.First(o.Versions, func(v kamino.Artifact) bool { return v.ID != "" && strings.EqualFold(v.ID, image) }); v != nil {

@@ -8,7 +8,7 @@ import (
 	"kamino.dev/kamino"
 )
 
-// promotable is the newest version that may become what the pool's new nodes boot from.
+// promotable returns the newest version that may become the pool's next image.
 func (o State) promotable(opts kamino.AutoOptions) *kamino.Artifact {
 	if o.Pool.Owner == nil {
 		return kamino.Promotable(o.Versions, opts.Proof)
@@ -16,8 +16,8 @@ func (o State) promotable(opts kamino.AutoOptions) *kamino.Artifact {
 	return kamino.Promotable(slices.DeleteFunc(slices.Clone(o.Versions), kamino.Artifact.Unaccepted), opts.Proof)
 }
 
-// Distrusted are the versions that a move to a target leaves as not to be
-// chosen: all that are newer than it, and with the original all.
+// Distrusted returns the versions that must not be chosen after a rollback or a withdrawal: all
+// versions newer than the target, and every version if the target is the original model.
 func (o State) Distrusted(t Destination) []kamino.Artifact {
 	var out []kamino.Artifact
 	for _, v := range o.Versions {
@@ -30,17 +30,17 @@ func (o State) Distrusted(t Destination) []kamino.Artifact {
 	return out
 }
 
-// Making are the versions that a rollback leaves too, and that no other move does: they are newer
-// than its target, and still being built.
+// Making returns the versions newer than a rollback's target that are still being built. Only a
+// rollback rejects them.
 func (o State) Making(t Destination) []kamino.Artifact {
 	return slices.DeleteFunc(slices.Clone(o.Versions), func(v kamino.Artifact) bool {
 		return v.State != kamino.Creating || !v.Ours() || slices.Contains(o.Lease.Ledger.RolledBack, v.Name) || !t.before(v.Name)
 	})
 }
 
-// Unborn are what the pool's runs since the last that ended well were to make, which no list shows
-// yet, and the ledger does not distrust so far. What points at a version, or patches a node, makes
-// none and says nothing of those.
+// Unborn returns the versions that interrupted runs since the last successful one were to make,
+// that no list shows yet, and that the ledger does not reject. Runs that promote a version or patch
+// a node make none.
 func (o State) Unborn(t Destination) (names []string) {
 	for _, p := range o.Lease.Ledger.Past {
 		switch {
@@ -54,13 +54,13 @@ func (o State) Unborn(t Destination) (names []string) {
 	return names
 }
 
-// before says whether a target comes before a version of a name.
+// before reports whether a target is older than a version of this name.
 func (t Destination) before(name string) bool {
 	return name != "" && (t.Version == nil || kamino.CompareVersions(name, t.Version.Name) > 0)
 }
 
-// BegunBad are those of them that a rollback or a withdrawal, which ended too early, has decided
-// against or marked, and that a pool which refers to the definition may boot from.
+// BegunBad returns the versions that an interrupted rollback or withdrawal has rejected or marked,
+// and that a pool which refers to its definition may still boot from.
 func (o State) BegunBad(t Destination) []kamino.Artifact {
 	if !t.Points {
 		return nil
@@ -68,15 +68,14 @@ func (o State) BegunBad(t Destination) []kamino.Artifact {
 	return slices.DeleteFunc(o.Distrusted(t), kamino.Artifact.Good)
 }
 
-// BornBefore says whether some of the instances that boot from a version may be older than its
-// promotion. No list tells which.
+// BornBefore reports whether some instances of a version may be older than its promotion. No list
+// shows which.
 func (o State) BornBefore(v *kamino.Artifact) bool {
 	since := o.PromotedAt(v)
 	return since.IsZero() || slices.ContainsFunc(v.Births, func(born time.Time) bool { return born.Before(since) })
 }
 
-// PromotedAt is when a version became what the pool's next instance boots from; zero where nobody
-// noted it.
+// PromotedAt returns when a version became the pool's next image; zero if nobody recorded it.
 func (o State) PromotedAt(v *kamino.Artifact) time.Time {
 	l := o.Lease.Ledger
 	if p := l.Promoted; p != nil && p.Version == v.Name {

@@ -1,5 +1,5 @@
 // Package proof judges a canary: an [Observation] of it and the [Bounds] for it give a verdict with
-// findings. It is pure: what it says depends on its arguments only.
+// findings. It is pure: its results depend on its arguments only.
 package proof
 
 import (
@@ -15,21 +15,23 @@ import (
 
 // Bounds are the limits of an examination.
 type Bounds struct {
-	Boot    time.Duration            // from a machine that runs to a node that is Ready
-	Bake    time.Duration            // for which it is watched from then on
-	History time.Duration            // how long the pool's canaries took before, the median; 0: not known
-	Phases  map[string]time.Duration // the same of each phase of their boot, by name
-	Baked   []kamino.Baked           // how they did once they were Ready
-	Without []string                 // checks that are left out
+	Boot    time.Duration            // limit from the machine's start to its Ready node
+	Bake    time.Duration            // how long the canary is watched after that
+	History time.Duration            // the median boot of the pool's earlier canaries; 0 if not known
+	Phases  map[string]time.Duration // the median of each phase of those boots, by name
+	Baked   []kamino.Baked           // observations of earlier canaries after they were Ready
+	Without []string                 // names of the checks that are skipped
 }
 
-// check is a row of the table: what is looked at, the limit in words, and how it is judged.
+// check is a row of the table of checks: what is checked, the limit in words, and the function that
+// judges it.
 type check struct {
 	name, limit string
 	judge       func(Observation, Bounds) (kamino.Outcome, string)
 }
 
-// checks is the table, a row for each of [kamino.Checks]. A failure of any row is one of the whole; the first is named first.
+// checks is the table, one row for each of [kamino.Checks]. If any row fails, the proof fails; the
+// first failure is its reason.
 var checks = []check{
 	{"cloud", "the machine is made and runs", judgeCloud},
 	{"identity", "machine, host name, machine ID, SSH host keys and provider ID are its own", judgeIdentity},
@@ -50,8 +52,8 @@ var checks = []check{
 	{"probe", "the operator's probe succeeds", judgeProbe},
 }
 
-// Judge goes through the table. It is a pure function: the same sight has the same verdict. The
-// first finding is the reason for it.
+// Judge applies the table of checks to an observation. It is a pure function. The first finding is
+// the reason of the outcome.
 func Judge(s Observation, b Bounds) (kamino.Outcome, []kamino.Finding) {
 	if out, why := s.leaving(); out != "" && !slices.Contains(b.Without, "cloud") {
 		return out, []kamino.Finding{{Check: "cloud", Outcome: out, Evidence: why}}
@@ -70,10 +72,10 @@ func Judge(s Observation, b Bounds) (kamino.Outcome, []kamino.Finding) {
 		}
 	}
 	if left := s.Ready.Add(b.Bake).Sub(s.Now); left > 0 {
-		left = min((left + 30*time.Second - 1).Truncate(30*time.Second), b.Bake) // not a line for each second
+		left = min((left + 30*time.Second - 1).Truncate(30*time.Second), b.Bake) // in steps of 30 s, not a new line each second
 		return kamino.ProofWaits, []kamino.Finding{{Check: "stable", Outcome: kamino.ProofWaits, Evidence: fmt.Sprintf("the canary to stay healthy for another %s", left)}}
 	}
-	if s.Node.UID == "" { // whatever is left out: an image that showed no node has proved nothing
+	if s.Node.UID == "" { // whatever is skipped: an image that showed no node has proved nothing
 		out := kamino.ProofWaits
 		if s.overdue(b) || s.Running.IsZero() && s.Now.Sub(s.Launched) > CreateLimit+b.Boot {
 			out = kamino.ProofInconclusive
@@ -83,7 +85,7 @@ func Judge(s Observation, b Bounds) (kamino.Outcome, []kamino.Finding) {
 	return kamino.ProofPassed, slices.Concat(found[kamino.ProofPassed], []kamino.Finding{{Check: "stable", Outcome: kamino.ProofPassed, Evidence: "examined"}}, found[kamino.ProofNotApplicable], s.uncompared(b))
 }
 
-// CreateLimit is how long a cloud may take to make a machine.
+// CreateLimit is how long a cloud may take to create a machine.
 const CreateLimit = 20 * time.Minute
 
 func judgeCloud(s Observation, _ Bounds) (kamino.Outcome, string) {
@@ -133,16 +135,16 @@ func judgeIdentity(s Observation, b Bounds) (kamino.Outcome, string) {
 		switch same := o.UID != n.UID && o.MachineID != "" && o.MachineID == n.MachineID; {
 		case same && s.Before[o.Name] == o.MachineID:
 			return kamino.ProofFailed, fmt.Sprintf("machine ID %s is that of node %s, too", o.MachineID, o.Name)
-		case same: // whose it was first was not seen: a kubelet may write any into its own node
+		case same: // it is unknown which was first: a kubelet may write any into its own node
 			out, evidence = kamino.ProofInconclusive, fmt.Sprintf("node %s shows its machine ID %s, too, and may have taken it", o.Name, o.MachineID)
 		}
 	}
 	return out, evidence
 }
 
-// judgeApart: ordinary pods on a node that nobody has examined, or traffic to it, are what a proof
-// is there to avoid. Without the label alone nothing convicts the image: somebody may have taken it
-// off.
+// judgeApart checks the canary taint and label: a proof must keep ordinary pods and traffic off a
+// node that nobody has examined. A missing label alone does not fail the image, because somebody
+// may have removed it.
 func judgeApart(s Observation, _ Bounds) (kamino.Outcome, string) {
 	_, out := s.Node.Labels[kamino.LabelCanary]
 	switch {
@@ -158,15 +160,15 @@ func judgeApart(s Observation, _ Bounds) (kamino.Outcome, string) {
 	return kamino.ProofPassed, "tainted, and out of load balancers"
 }
 
-// requestTime is how long an approver is given.
+// requestTime is how long an approver may take.
 const requestTime = 2 * time.Minute
 
 func judgeCertificate(s Observation, b Bounds) (kamino.Outcome, string) {
 	for _, r := range s.Requests {
 		what := fmt.Sprintf("certificate signing request %s (%s)", r.Name, r.Signer)
 		switch old := s.Now.Sub(r.Made) > requestTime; {
-		case r.Foreign: // proves nothing against it, though it may be the node's own
-		case r.Denied: // by an approver, which may know the pool's names only
+		case r.Foreign: // no evidence against the canary, though the request may be its own
+		case r.Denied: // the approver may know only the names of the pool
 			return s.byAndBy(b, kamino.ProofInconclusive, what+" was denied")
 		case r.OthersApproved && old:
 			return kamino.ProofFailed, what + " is pending, and another node's was approved meanwhile"
@@ -201,7 +203,7 @@ func judgeBoot(s Observation, b Bounds) (kamino.Outcome, string) {
 	if !s.There() || b.History == 0 && len(b.Phases) == 0 {
 		return kamino.ProofPassed, "no history to compare with"
 	}
-	slow, over := "", time.Duration(0) // of the phases the one that is most beyond its limit
+	slow, over := "", time.Duration(0) // of the phases, the one farthest beyond its limit
 	report, _ := s.Node.Report(s.Nonce)
 	for _, name := range slices.Sorted(maps.Keys(b.Phases)) {
 		took := time.Duration(report.Phases[name] * float64(time.Second))
@@ -232,7 +234,7 @@ func judgeStable(s Observation, _ Bounds) (kamino.Outcome, string) {
 	case !s.Node.Ready && s.dark():
 		return kamino.ProofInconclusive, "the canary does not report, and either no other kubelet does, or most nodes of its zone are not Ready, or the cloud does not say that the machine runs"
 	case s.Node.UID == "":
-		return kamino.ProofInconclusive, "its node was Ready, and somebody deleted its object" // no kubelet does
+		return kamino.ProofInconclusive, "its node was Ready, and somebody deleted its object" // a kubelet does not do that
 	case !s.Node.Ready:
 		return s.unlessShaken(s.Now, fmt.Sprintf("its node was Ready and no longer is%s", kamino.InBrackets(s.Node.NotReady))+s.lastLines())
 	case s.Node.ReadySince.After(s.ReadyAs.Add(kamino.LookAge)):
@@ -243,12 +245,12 @@ func judgeStable(s Observation, _ Bounds) (kamino.Outcome, string) {
 	return kamino.ProofPassed, "Ready for " + s.Now.Sub(s.Ready).Round(time.Second).String()
 }
 
-// shakenWithin is how far apart nodes become Ready again after an outage, each at its own pace
+// shakenWithin is how far apart nodes become Ready again after an outage
 // (https://kubernetes.io/docs/concepts/architecture/nodes/#node-heartbeats).
 const shakenWithin = 2 * time.Minute
 
-// unlessShaken is a failure, but where a node that is older than the canary became Ready at about
-// the same time, after the canary first was: both may have lost the control plane or the network.
+// unlessShaken is a failure, unless a node older than the canary became Ready again at about the
+// same time, after the canary first was. Then both may have lost the control plane or the network.
 func (s Observation) unlessShaken(at time.Time, evidence string) (kamino.Outcome, string) {
 	for _, n := range append(slices.Clone(s.Others), s.Sibling.Node) {
 		if n.Created.Before(s.Launched) && n.ReadySince.After(s.ReadyAs) && at.Sub(n.ReadySince).Abs() < shakenWithin {
@@ -258,16 +260,16 @@ func (s Observation) unlessShaken(at time.Time, evidence string) (kamino.Outcome
 	return kamino.ProofFailed, evidence
 }
 
-// perNode are labels that differ from node to node, or that are set by others than the kubelet's
-// own configuration.
+// perNode reports whether a label differs from node to node, or is set by another program than the
+// kubelet.
 func perNode(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
 	return key == "kubernetes.io/hostname" || strings.HasSuffix(key, "kubernetes.io/instance-type") || domain == "topology.kubernetes.io" || strings.HasPrefix(domain, "topology.") ||
 		domain == "failure-domain.beta.kubernetes.io" || strings.HasSuffix(domain, "kamino.dev") || strings.HasSuffix(domain, kamino.RestrictedDomain)
 }
 
-// taintsOfKubernetes begin what it makes itself of a cordon and of conditions, which other checks
-// look at
+// taintsOfKubernetes is the prefix of the taints that Kubernetes derives from cordons and
+// conditions, which other checks cover
 // (https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/, by condition).
 const taintsOfKubernetes = "node.kubernetes.io/"
 
@@ -290,9 +292,9 @@ func judgeLabels(s Observation, b Bounds) (kamino.Outcome, string) {
 	return kamino.ProofPassed, "as on node " + s.Sibling.Name
 }
 
-// ofLabel is what a label says that the canary has otherwise than its sibling. A node may write its
-// own labels, and the nodes of one pool may differ: it is the image's fault where all nodes of the
-// pool have it so, and more than one of them or the donor does.
+// ofLabel is the outcome of a label that differs from the sibling's. A node may write its own
+// labels, and nodes of one pool may differ. The image is to blame if all nodes of the pool have the
+// other value, and these are the donor or more than one node.
 func (s Observation) ofLabel(key, want string) kamino.Outcome {
 	differs := func(n kamino.Node) bool { return n.Labels[key] != want }
 	if slices.ContainsFunc(s.Peers, differs) || s.Sibling.Name != s.Donor && len(s.Peers) < 2 {
@@ -313,7 +315,7 @@ func judgeCapacity(s Observation, b Bounds) (kamino.Outcome, string) {
 		if !near(c.have, c.was) && n.Labels[labelSize] == o.Labels[labelSize] {
 			out := kamino.ProofFailed
 			if o.Name != s.Donor || !s.sized() {
-				out = kamino.ProofInconclusive // what any other node writes of itself convicts nobody, nor does another size
+				out = kamino.ProofInconclusive // what other nodes write about themselves, or another size, is no evidence against the image
 			}
 			return s.byAndBy(b, out, fmt.Sprintf("capacity is %d %s, on node %s it is %d", c.have, c.what, o.Name, c.was))
 		}
@@ -339,25 +341,26 @@ func judgePressure(s Observation, b Bounds) (kamino.Outcome, string) {
 		if k.Status != "True" || slices.ContainsFunc(s.Reboots, signal) || slices.ContainsFunc(s.Sibling.Conditions, same) {
 			continue
 		}
-		if k.Type == "NetworkUnavailable" { // a controller's word: it gives the node its route
+		if k.Type == "NetworkUnavailable" { // a controller sets it when it gives the node its route
 			return s.byAndBy(b, kamino.ProofInconclusive, fmt.Sprintf("no controller has given it a route%s", kamino.InBrackets(k.Reason)))
 		}
-		// A kubelet keeps a pressure that is over for five minutes (--eviction-pressure-transition-period).
+		// A kubelet keeps a pressure that has ended for five minutes
+		// (--eviction-pressure-transition-period).
 		return s.byAndBy(b, kamino.ProofFailed, fmt.Sprintf("condition %s is True%s", k.Type, kamino.InBrackets(k.Reason)))
 	}
 	return kamino.ProofPassed, "none"
 }
 
-// clockLimit is how far a clock may be from another's, with the ten seconds between two renewals
-// of a kubelet's lease in it.
+// clockLimit is how far two clocks may differ, including the ten seconds between two renewals of a
+// kubelet's lease.
 const clockLimit = time.Minute
 
 func judgeClock(s Observation, _ Bounds) (kamino.Outcome, string) {
 	if !s.There() || s.Node.Pulse.IsZero() || s.Renewed.IsZero() {
 		return kamino.ProofPassed, "nothing to compare with"
 	}
-	// Of two clocks that differ nobody knows which is wrong: it must be out of step with a
-	// sibling's, too, where that is heard of.
+	// Of two clocks that differ, either may be wrong. So the canary's must differ from a sibling's
+	// as well, if there is one.
 	off, beside := s.Node.Pulse.Sub(s.Renewed), s.Renewed
 	if !s.Sibling.Pulse.IsZero() {
 		beside = s.Sibling.Pulse
@@ -402,7 +405,7 @@ func judgeDaemons(s Observation, b Bounds) (kamino.Outcome, string) {
 			continue
 		}
 		over := kamino.ProofInconclusive
-		if d.Beside && !d.Owed && !s.Node.Tainted(kamino.TaintCanary) && (s.sized() || !d.Unplaced) { // else it may not land: the run could not admit it, or the node is too small
+		if d.Beside && !d.Owed && !s.Node.Tainted(kamino.TaintCanary) && (s.sized() || !d.Unplaced) { // otherwise the pod may not start: the run could not admit it, or the node is too small
 			over = kamino.ProofFailed
 		}
 		return s.byAndBy(b, over, fmt.Sprintf("DaemonSet %s has no Ready pod there%s", d.Set, kamino.InBrackets(d.Reason)))
@@ -418,7 +421,7 @@ func judgeReport(s Observation, b Bounds) (kamino.Outcome, string) {
 	if !ok {
 		return s.byAndBy(b, kamino.ProofInconclusive, "its agent has not reported")
 	}
-	if was := s.Sealed[kamino.TagPackages]; was != "" && r.PackageDigest != "" && r.PackageDigest != was { // perhaps its first boot installs some
+	if was := s.Sealed[kamino.TagPackages]; was != "" && r.PackageDigest != "" && r.PackageDigest != was { // its first boot may install packages
 		return s.byAndBy(b, kamino.ProofInconclusive, "the packages on its disk are not those that were sealed")
 	}
 	return kamino.ProofPassed, "of " + r.At.Format(time.TimeOnly)

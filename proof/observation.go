@@ -11,8 +11,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// again counts by unit how often systemd started a service again since the first report after the
-// node was Ready, as NRestarts does.
+// again counts by unit how often systemd restarted a service (NRestarts) since the first report
+// after the node was Ready.
 func (s Observation) again() map[string]int {
 	counts := map[string]int{}
 	r, _ := s.Node.Report(s.Nonce)
@@ -24,15 +24,17 @@ func (s Observation) again() map[string]int {
 	return counts
 }
 
-// Baked is how the canary did so far; false where its agent does not tell, or too much.
+// Baked returns the observation of the canary so far; false if its agent reports nothing, or too
+// many services.
 func (s Observation) Baked() (kamino.Baked, bool) {
 	b := kamino.Baked{Seconds: s.Now.Sub(s.Ready).Seconds(), Restarts: s.again()}
 	return b, s.There() && s.Restarts != nil && len(b.Restarts) <= kamino.MaxBaked
 }
 
-// restarts is how often systemd may have started a service again on a canary that has been Ready
-// for so long: twice as often as on any good one. Where three of those were watched for as long and
-// it never did, that is none; else one, since some services end once after their first work.
+// restarts is how often systemd may restart a service on a canary that has been Ready for this many
+// seconds: twice as often as on any good canary. It is zero if three of those were watched for as
+// long and the service never restarted; otherwise one, because some services end once after their
+// first work.
 func (b Bounds) restarts(unit string, seconds float64) int {
 	usual, known := 0, 0
 	for _, good := range b.Baked {
@@ -64,7 +66,8 @@ func judgeProbe(s Observation, b Bounds) (kamino.Outcome, string) {
 	return s.byAndBy(b, kamino.ProofFailed, "it has not ended"+kamino.InBrackets(p.Reason))
 }
 
-// uncompared are the parts of checks for which a version without a seal receipt tells nothing.
+// uncompared returns the parts of checks that have nothing to compare with, because the version has
+// no seal receipt.
 func (s Observation) uncompared(b Bounds) (left []kamino.Finding) {
 	if !s.Unsealed {
 		return nil
@@ -81,49 +84,49 @@ func (s Observation) uncompared(b Bounds) (left []kamino.Finding) {
 	return left
 }
 
-// dark says whether the canary's silence tells nothing of its image.
+// dark reports whether the canary's silence is no evidence against its image.
 func (s Observation) dark() bool {
 	return !s.heard() || kamino.CutOff(s.Canary.Zone, s.Others, s.Launched)
 }
 
-// Observation is all that is read of a canary, at about the same time.
+// Observation is everything that was read of a canary at about the same time.
 type Observation struct {
 	Now      time.Time
-	Launched time.Time // when it was asked for, as far as this process knows
-	Running  time.Time // when the cloud was first seen to say that it runs; zero: not yet
-	// Exact says that it was seen not to run shortly before Running: that is when it began.
+	Launched time.Time // when this process requested the canary, as far as it knows
+	Running  time.Time // when the cloud first reported that the machine runs; zero: not yet
+	// Exact: the machine was seen not to run shortly before Running, so its start is known.
 	Exact bool
-	Ready time.Time // since when its node is seen to be Ready, or was first; zero: never
-	// ReadyAs is since when its node said that it is Ready when it first was: its own word, which
-	// only its boot is measured by.
+	Ready time.Time // since when its node was seen Ready, or when it first was; zero: never
+	// ReadyAs is the time of the condition Ready when the node first was Ready, by the node's
+	// clock. It is used only to measure the boot.
 	ReadyAs time.Time
-	Canary  kamino.Canary // the cloud's word, as it was last heard; Name "" before
-	Gone    time.Time     // since when the cloud lists it no more; zero: it does
+	Canary  kamino.Canary // as the cloud last reported it; Name "" before that
+	Gone    time.Time     // since when the cloud does not list it; zero: it is listed
 	Stray   string        // a node of another name that shows the canary's machine, or did: two kubelets write it in turn
-	// Bare says that its node had no taint of canaries when it was seen first, and no cordon.
+	// Bare: when the node was first seen, it had neither the canary taint nor a cordon.
 	Bare   bool
 	Others []kamino.Node // the other nodes of the cluster
-	Peers  []kamino.Node // those of them that are Ready nodes of the pool, and not cordoned
-	// Before are the machine IDs of nodes by name, before the canary's node was among them.
+	Peers  []kamino.Node // those of Others that are Ready, in the pool and not cordoned
+	// Before are the machine IDs of nodes by name, read before the canary's node existed.
 	Before   map[string]string
-	Console  []string          // its last lines, where they can be read
-	Nonce    string            // that the report of its agent has to repeat
-	Donor    string            // the node that the image was made of in this run; "" when it may have changed since
-	Sealed   map[string]string // tags of the version, of which some tell what was on the sealed disk
-	Unsealed bool              // the version has no receipt, by whomever it was made
-	// Restarts are those of its first report after it was Ready.
+	Console  []string          // last lines of its console, if readable
+	Nonce    string            // the report of its agent must repeat it
+	Donor    string            // the node that the image was made of in this run; "" if the node may have changed since
+	Sealed   map[string]string // tags of the version, some of which describe the sealed disk
+	Unsealed bool              // the version has no receipt, whoever made it
+	// Restarts are those in its first report after it was Ready.
 	Restarts map[string]int
-	Reboots  []kamino.Signal // what tells of a reboot that is pending
+	Reboots  []kamino.Signal // places that announce a pending reboot
 	kamino.ClusterObservation
 
 	shown string // the VM that the node with the canary's provider ID showed first
 }
 
-// VM is the canary's VM; "" while neither the cloud nor its node tells.
+// VM returns the canary's VM; "" while neither the cloud nor its node shows it.
 func (s Observation) VM() string { return cmp.Or(s.Canary.VMID, s.shown) }
 
-// Boot is how long it took from a machine that runs to a node that is Ready: by the node's own word
-// where that can be, else by when that was seen.
+// Boot returns how long the boot took, from the machine's start to its Ready node: by the node's
+// clock where possible, else by when Ready was seen.
 func (s Observation) Boot() time.Duration {
 	if s.ReadyAs.After(s.Running) && s.ReadyAs.Before(s.Ready) {
 		return s.ReadyAs.Sub(s.Running)
@@ -131,21 +134,22 @@ func (s Observation) Boot() time.Duration {
 	return max(s.Ready.Sub(s.Running), 0)
 }
 
-// There says whether the canary's node can be judged: it is Ready, or was.
+// There reports whether the canary's node can be judged: it is Ready, or was.
 func (s Observation) There() bool { return !s.Ready.IsZero() && s.Node.UID != "" }
 
-// settled is when a Ready node must have all that it needs, counted from Ready.
+// settled is when a Ready node must have everything it needs, counted from Ready.
 func (b Bounds) settled() time.Duration { return max(b.Boot, b.Bake) }
 
-// slowest is how long may take what usually takes a while.
+// slowest is the limit of something that usually takes this long.
 func (b Bounds) slowest(usual time.Duration) time.Duration {
 	return 2*usual + max(time.Minute, b.Boot/4)
 }
 
-// late says whether what a Ready node must have by and by is overdue.
+// late reports whether the time has passed within which a Ready node must have everything it needs.
 func (s Observation) late(b Bounds) bool { return s.Now.Sub(s.Ready) > b.settled() }
 
-// byAndBy is the outcome of what a Ready node has to have in the end.
+// byAndBy is a waiting outcome until a Ready node must have everything it needs, then the outcome
+// over.
 func (s Observation) byAndBy(b Bounds, over kamino.Outcome, evidence string) (kamino.Outcome, string) {
 	if s.late(b) {
 		return over, evidence
@@ -153,15 +157,15 @@ func (s Observation) byAndBy(b Bounds, over kamino.Outcome, evidence string) (ka
 	return kamino.ProofWaits, fmt.Sprintf("%s (the verdict is %s if that lasts until %s after Ready)", evidence, over, b.settled())
 }
 
-// heard says whether a silence speaks against the canary: the cloud says that it runs, and the
-// kubelets of other nodes reach the API server. Whether its provisioning has ended says nothing:
-// Azure leaves that at Creating for 40 minutes where no guest reports (docs/azure.md).
+// heard reports whether the canary's silence is evidence against it: the cloud reports that it
+// runs, and the kubelets of other nodes reach the API server. The end of its provisioning does not
+// count: Azure reports Creating for 40 minutes if no guest reports (docs/azure.md).
 func (s Observation) heard() bool {
 	return s.Gone.IsZero() && s.Canary.State != kamino.Failed && s.Canary.Power == kamino.PowerOn && !s.Renewed.IsZero()
 }
 
-// leaving tells that the canary's machine is off, or is being taken away, by whomever: nothing that
-// it shows from then on speaks against its image. Outcome "": it is not.
+// leaving reports that the canary's machine is off, or is being removed by anybody. What it shows
+// from then on is no evidence against its image. Outcome "": it is not leaving.
 func (s Observation) leaving() (kamino.Outcome, string) {
 	c := s.Canary
 	switch {
@@ -183,20 +187,19 @@ func (s Observation) leaving() (kamino.Outcome, string) {
 	return "", ""
 }
 
-// Unheeded says whether the canary asks for a certificate that was denied, or that nobody approves,
-// for any node.
+// Unheeded reports whether the canary's certificate request was denied, or whether nobody approves
+// requests of any node.
 func (s Observation) Unheeded() bool {
 	return slices.ContainsFunc(s.Requests, func(r kamino.CertificateRequest) bool { return !r.OthersApproved || r.Denied })
 }
 
-// Owed says whether a node that is not Ready has a DaemonSet's pod that waits for an image, which
-// may be that of the network plugin, or for an object: that may be why. Its kubelet and its runtime
-// work, then.
+// Owed reports whether a node that is not Ready has a DaemonSet's pod that waits for an object or
+// for an image, which may be that of the network plugin. Then its kubelet and its runtime work.
 func (s Observation) Owed() bool {
 	return slices.ContainsFunc(s.Daemons, func(d kamino.DaemonPod) bool { return d.Asked && !d.Ready })
 }
 
-// lastLines is the end of the console, where it can be read.
+// lastLines returns the end of the console, if readable.
 func (s Observation) lastLines() string {
 	if n := len(s.Console); n > 0 {
 		return "; its console ends with: " + strings.Join(s.Console[max(0, n-3):], " | ")
@@ -204,8 +207,8 @@ func (s Observation) lastLines() string {
 	return ""
 }
 
-// unless is an outcome of a node that was made since the canary was asked for. One that is older
-// was left by something else, and goes.
+// unless returns the outcome, but waits (until the boot is overdue) while the node is older than
+// the request for the canary: such a node is a leftover and will be removed.
 func (s Observation) unless(out kamino.Outcome, b Bounds, evidence string) (kamino.Outcome, string) {
 	if s.Node.Created.Before(s.Launched) && !s.overdue(b) {
 		return kamino.ProofWaits, evidence
@@ -213,19 +216,19 @@ func (s Observation) unless(out kamino.Outcome, b Bounds, evidence string) (kami
 	return out, evidence
 }
 
-// overdue says whether the canary has run for longer than it may need to boot.
+// overdue reports whether the canary has run for longer than its boot may take.
 func (s Observation) overdue(b Bounds) bool {
 	return !s.Running.IsZero() && s.Now.Sub(s.Running) > b.Boot
 }
 
-// Between two looks at all there is, only the canary's node is read: the cloud lets a set be read a
-// few times a minute, and a proof takes many minutes.
+// Between two complete observations only the canary's node is read: the cloud allows few reads of a
+// scale set a minute, and a proof takes many minutes.
 const (
 	WholeObservation = 2 * time.Minute
 	CloudObservation = time.Minute
 )
 
-// SawNode notes the canary's node as it was just read, and since when it is Ready.
+// SawNode records the canary's node as it was just read, and since when it is Ready.
 func (s *Observation) SawNode(n kamino.Node) {
 	if s.Node.UID != n.UID && kamino.SameVM(n.SystemUUID, s.VM()) {
 		s.Bare = !n.Unschedulable && !n.Tainted(kamino.TaintCanary)
@@ -241,23 +244,23 @@ func (s *Observation) SawNode(n kamino.Node) {
 	}
 }
 
-// Runs notes when the machine was first seen to run, and whether the look before that, at which it
-// did not, was shortly before.
+// Runs records when the machine was first seen to run, and whether the previous look, which saw it
+// not running, was shortly before.
 func (s *Observation) Runs(before, now time.Time) {
 	if s.Running.IsZero() && s.Canary.Power == kamino.PowerOn && s.Canary.Instance != "" {
 		s.Running, s.Exact = now, !before.IsZero() && now.Sub(before) <= exactWithin
 	}
 }
 
-// exactWithin is how exactly a boot has to be measured to count in the pool's history.
+// exactWithin is how exactly a boot must be measured to count in the pool's history.
 const exactWithin = 30 * time.Second
 
-// labelSize is what cloud providers tell of a node's machine
-// (https://kubernetes.io/docs/reference/labels-annotations-taints/#nodekubernetesioinstance-type). A
-// group of several sizes has nodes that are compared in all but that.
+// labelSize is the label with the size of a node's machine, set by cloud providers
+// (https://kubernetes.io/docs/reference/labels-annotations-taints/#nodekubernetesioinstance-type).
+// In a group of several sizes, nodes are compared in everything but the size.
 const labelSize = "node.kubernetes.io/instance-type"
 
-// sized says whether the canary's machine is of its sibling's size, as far as their nodes tell.
+// sized reports whether the canary's machine has its sibling's size, as far as their nodes show it.
 func (s Observation) sized() bool {
 	n, o := s.Node, s.Sibling
 	if size := o.Labels[labelSize]; size != "" || n.Labels[labelSize] != "" {
@@ -268,8 +271,9 @@ func (s Observation) sized() bool {
 
 func near(have, was int64) bool { return math.Abs(float64(have-was)) <= 0.05*float64(was) }
 
-// ofTaint is what a taint says that no sibling has: nothing of the image, where the pod of a
-// DaemonSet is missing that may be the one to take it off, as those of networks and volumes do.
+// ofTaint is the outcome of a taint that no sibling has. It is no evidence against the image if a
+// DaemonSet's pod is missing that may have to remove the taint, as those of networks and volumes
+// do.
 func (s Observation) ofTaint() kamino.Outcome {
 	if slices.ContainsFunc(s.Daemons, func(d kamino.DaemonPod) bool { return !d.Ready }) {
 		return kamino.ProofInconclusive

@@ -6,9 +6,9 @@ import (
 	"kamino.dev/kamino"
 )
 
-// RefuseNode lists what speaks against a node as donor, as far as Kubernetes
-// can tell. A donor of an unfinished run may well be off and blocked: midRun
-// leaves out what the run itself causes.
+// RefuseNode returns the reasons against a node as donor that Kubernetes shows. With midRun, for
+// the donor of an unfinished run, it omits the effects of the run itself: such a donor may be off
+// and blocked.
 func RefuseNode(n kamino.Node, o kamino.Options, midRun bool) []kamino.Refusal {
 	var out []kamino.Refusal
 	add := func(code, field, value, why, do string) {
@@ -38,7 +38,7 @@ func RefuseNode(n kamino.Node, o kamino.Options, midRun bool) []kamino.Refusal {
 	if n.Tainted(kamino.TaintDeleting) {
 		add("scale-down", "spec.taints", kamino.TaintDeleting, "cluster-autoscaler is deleting the node", "choose another node")
 	}
-	if b := n.Blocked(); b != nil && o.Patch == nil { // who names it for a patch wants it mended
+	if b := n.Blocked(); b != nil && o.Patch == nil { // a person who names the node for a patch wants it repaired
 		out = append(out, b.Refusal())
 	}
 	for _, l := range o.RequireLabels {

@@ -1,5 +1,5 @@
-// Package selection ranks the nodes of a pool as donors of its image, or as nodes to patch. It is pure:
-// what it says depends on its arguments only.
+// Package selection ranks the nodes of a pool as donors of its image, or as nodes to patch. It is
+// pure: its results depend on its arguments only.
 package selection
 
 import (
@@ -12,11 +12,10 @@ import (
 	"kamino.dev/kamino"
 )
 
-// Select judges every node of a pool and ranks those that may become its donor:
-// newest patch level first, where a level is a day because programs stamp the
-// same patches on different nodes hours apart, then longest Ready, then by
-// name. Candidates come first, in the order of their rank, then the rejected by
-// name. It is a pure function of its arguments.
+// Select judges every node of a pool and ranks those that may become its donor: by the day of the
+// newest patch (programs stamp the same patches on different nodes hours apart), then by the
+// longest time Ready, then by name. The candidates come first, in the order of their rank, then the
+// rejected nodes by name.
 func Select(nodes []kamino.Node, rules kamino.Rules, now time.Time) []kamino.Candidate {
 	all := make([]judged, 0, len(nodes))
 	for _, n := range nodes {
@@ -37,22 +36,21 @@ func Select(nodes []kamino.Node, rules kamino.Rules, now time.Time) []kamino.Can
 	return out
 }
 
-// SelectPatch judges every node of a pool as one whose packages are to be upgraded, or the one that
-// the options name.
+// SelectPatch judges every node of a pool, or the node that the options name, as a node to patch.
 func SelectPatch(nodes []kamino.Node, o kamino.PatchOptions, now time.Time) []kamino.Candidate {
 	rules := o.Rules
 	rules.AnyPatch, rules.Image, rules.Bad, rules.PendingReboot, rules.Self = true, nil, nil, nil, o.Self
 	if o.Donor != "" {
 		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n kamino.Node) bool { return n.Name != o.Donor })
-		for i := range nodes { // a person may repair it so
+		for i := range nodes { // a person may use a patch to repair it
 			nodes[i].Taints = slices.DeleteFunc(slices.Clone(nodes[i].Taints), func(t kamino.Taint) bool { return t.Key == kamino.TaintPatchFailed })
 		}
 	}
 	return Select(nodes, rules, now)
 }
 
-// Rank numbers the candidates that nothing speaks against, in their order, and puts the others behind
-// them, by name.
+// Rank numbers the candidates without a reason against them, in their order, and moves the others
+// behind them, by name.
 func Rank(all []kamino.Candidate) {
 	slices.SortStableFunc(all, func(a, b kamino.Candidate) int {
 		if len(a.Reasons) > 0 && len(b.Reasons) > 0 {
@@ -67,17 +65,17 @@ func Rank(all []kamino.Candidate) {
 	}
 }
 
-// judged is a node that is judged by rules.
+// judged is a node under judgement by rules.
 type judged struct {
 	kamino.Rules
 	kamino.Candidate
-	day   int64 // on which it was patched, in seconds since 1970
+	day   int64 // day of its patch, in seconds since 1970
 	ready time.Duration
 }
 
-// Twins tells each node which other one shows the same machine. A kubelet registers with any
-// provider ID, and admission plugin NodeRestriction does not look at it: of two nodes with one
-// machine nobody can say which runs on it, so that none is a donor.
+// Twins sets Node.Twin of each node whose machine another node shows too. A kubelet may register
+// with any provider ID; the admission plugin NodeRestriction does not check it. Nobody can tell
+// which of the two nodes runs on the machine, so neither is a donor.
 func Twins(nodes []kamino.Node) []kamino.Node {
 	out, first := slices.Clone(nodes), map[string]int{}
 	for i, n := range out {
@@ -91,7 +89,7 @@ func Twins(nodes []kamino.Node) []kamino.Node {
 	return out
 }
 
-// role is about what the node is and what others do with it.
+// role checks what the node is and what others do with it.
 func (j *judged) role(n kamino.Node) {
 	if n.Name == j.Self && j.Self != "" {
 		j.Reject("self", "this process runs on it")
@@ -146,14 +144,14 @@ func (j *judged) role(n kamino.Node) {
 	}
 }
 
-// foreignTaint leaves out taints that tell what other reasons tell already: our
-// own and those that Kubernetes makes of conditions and of a cordon.
+// foreignTaint reports whether a taint is a reason of its own. Kamino's taints, and those that
+// Kubernetes derives from conditions and cordons, are covered by other reasons.
 func foreignTaint(n kamino.Node, t kamino.Taint) bool {
 	return t.Key != kamino.TaintBlock && t.Key != kamino.TaintPatchFailed && !strings.HasPrefix(t.Key, "node.kubernetes.io/") &&
 		(!n.ControlPlane || !strings.HasPrefix(t.Key, "node-role.kubernetes.io/"))
 }
 
-// health is about Ready and all other conditions.
+// health checks Ready and all other conditions.
 func (j *judged) health(n kamino.Node, now time.Time) {
 	if !n.Ready {
 		j.Reject("not-ready", "not Ready")
@@ -179,9 +177,9 @@ func (j *judged) health(n kamino.Node, now time.Time) {
 	}
 }
 
-// readyTime is how long the node has been Ready. A kubelet writes its conditions
-// itself, with their times: it cannot have been Ready for longer than its Node
-// object exists, nor since a time that is yet to come.
+// readyTime returns how long the node has been Ready. A kubelet writes its own conditions with
+// their times, so the result is limited by the age of the Node object, and a time in the future
+// counts as zero.
 func readyTime(n kamino.Node, now time.Time) time.Duration {
 	since := n.ReadySince
 	if since.Before(n.Created) {
@@ -195,13 +193,13 @@ func (j *judged) isSignal(condition string) bool {
 	return slices.ContainsFunc(j.PendingReboot, is) || slices.ContainsFunc(j.LastPatch, is)
 }
 
-// patches is about when the node was patched.
+// patches checks when the node was patched.
 func (j *judged) patches(n kamino.Node, now time.Time) {
 	patched, found, problems := LastPatch(n, j.LastPatch)
 	j.Reasons = append(j.Reasons, problems...)
 	if found {
 		j.Patched = patched.String()
-		j.day = min(patched.StartOfDay().Unix(), kamino.Stamp{Time: now}.StartOfDay().Unix()) // nobody gains by a day to come
+		j.day = min(patched.StartOfDay().Unix(), kamino.Stamp{Time: now}.StartOfDay().Unix()) // a time in the future gives no advantage
 	}
 	switch {
 	case found && patched.Future(now):
@@ -221,15 +219,15 @@ func (j *judged) patches(n kamino.Node, now time.Time) {
 		case v.Tags[kamino.TagBuiltFrom] != n.Name:
 		case digest != "" && digest == was:
 			j.Reject("bad-image", "version %s, which was withdrawn, was built from it with the same packages", v.Name)
-		case digest != "" && was != "": // another disk than that one's
+		case digest != "" && was != "": // the disk differs from that of the bad version
 		case !ok || !found || !patched.Later(built):
 			j.Reject("bad-image", "version %s, which was withdrawn, was built from it", v.Name)
 		}
 	}
 }
 
-// LastPatch is the latest that any of the signals tells. A value that cannot be
-// read speaks against the node.
+// LastPatch returns the latest time of any of the signals. A value that cannot be read is a reason
+// against the node.
 func LastPatch(n kamino.Node, signals []kamino.Signal) (last kamino.Stamp, found bool, problems []kamino.Verdict) {
 	for _, s := range signals {
 		v, ok := s.On(n)

@@ -1,5 +1,5 @@
-// Package workflow runs steps. A step never believes a reply: it is done only when a later look shows
-// it, so a lost reply, a false failure and a false success all end the same way. The package knows no
+// Package workflow runs steps. A step is done only when a look shows it, not when a call succeeds.
+// So a lost reply, a false failure and a false success all end the same way. The package knows no
 // pool and no node.
 package workflow
 
@@ -13,99 +13,101 @@ import (
 	"kamino.dev/kamino"
 )
 
-// Step is a named, idempotent part of a run. Its Look reads the world and says
-// what is next: the step is done, something must be done, or there is
-// something to wait for. A [Runner] does it and looks again.
+// Step is a named, idempotent part of a run. Its Look reads the cluster and the cloud and returns
+// what is next: the step is done, an act is needed, or there is something to wait for. A [Runner]
+// makes the act and looks again.
 type Step struct {
 	Name     string
-	Original string // the numbers of these steps in the original's description
-	Does     string // what it does, for people
-	Back     string // what is given back when a later step fails
+	Original string // points of the original script's list that the step implements
+	Does     string // what the step does, for people
+	Back     string // what is restored when a later step fails
 
-	// Limit is how long the step may take, time of throttling not counted; 0 means half an hour.
+	// Limit is how long the step may take, without the time of throttling; 0 means half an hour.
 	Limit time.Duration
-	// Shown is the limit that people are told, where it is another; nil: it is not.
+	// Shown returns the limit that people see, if it differs from Limit; else nil.
 	Shown func() time.Duration
-	// Patient steps wait for long operations while nothing is away.
+	// Patient: the step waits for a long operation while nothing is away.
 	Patient bool
-	// Stubborn steps give something back: they try again after any error.
+	// Stubborn: the step restores something, and tries again after any error.
 	Stubborn bool
-	// Spare steps clean up: when one fails, the run goes on and warns.
+	// Spare: the step cleans up. If it fails, the run continues with a warning.
 	Spare bool
-	// Takes is what the run holds once the step has acted, in words for people, and Until the name
-	// of the step that gives it back. Ends is the name of a step whose takings end with this one,
-	// too.
+	// Takes describes what the run holds once the step has acted. Until names the step that
+	// restores it. Ends names an earlier step; what that step took counts as restored once this
+	// step is done.
 	Takes, Until, Ends string
 	// DonorBack: once this step is done, or not needed, the run has no donor away.
 	DonorBack bool
-	// Notify puts an event on the donor when the step first acts, which says Tells or, without,
-	// what it is about to do.
+	// Notify is the reason of an event on the donor when the step first acts. Its text is Tells, or
+	// what the step is about to do.
 	Notify, Tells string
 
-	When func() bool // nil: always
+	When func() bool // the step is needed; nil: always
 	Look func(context.Context) (Next, error)
-	Plan func() string // what a dry-run prints; nil: Does
+	Plan func() string // what a dry run prints; nil: Does
 }
 
 // Host is the run whose steps a [Runner] runs.
 type Host interface {
-	// Begins is told the name of the step that begins.
+	// Begins is called with the name of the step that begins.
 	Begins(step string)
 	// Tell reports an event.
 	Tell(kamino.Event)
-	// Untouched says whether the run has changed nothing yet, so that an error that the same command
-	// would meet again is a refusal.
+	// Untouched reports whether the run has changed nothing yet. Then an error that the same
+	// command would meet again is a refusal.
 	Untouched() bool
-	// Acting is called before each act of a step, once it is written down.
+	// Acting is called before each act of a step, after the act was written down.
 	Acting(ctx context.Context, s Step, next Next, first bool)
-	// Took is told that a step holds what it takes.
+	// Took is called when a step holds what it takes.
 	Took(s Step)
-	// Passed is told that a step is over: done, not needed, or failed where the run goes on.
+	// Passed is called when a step is over: done, not needed, or failed where the run continues.
 	Passed(s Step, took kamino.StepTime, failure error)
-	// Waits is told of each wait: what was read before is old after it.
+	// Waits is called for each wait. What was read before the wait is old.
 	Waits()
-	// HeldUp is why a run that works has to end now; nil: it goes on.
+	// HeldUp returns why the run has to end now; nil: it continues.
 	HeldUp(ctx context.Context, s Step) error
 }
 
-// Lock keeps others from what a [Runner] acts on, and writes down what it is about to do.
+// Lock excludes other runs, and writes down what a [Runner] is about to do.
 type Lock interface {
-	// Intend writes down what a step is about to do after a look that began at looked, and fails where
-	// the lock is lost. again is why the runner must look once more before it acts; "" it need not.
+	// Intend writes down the next act of a step, found by a look that began at looked. It fails if
+	// the lock is lost. again is why the runner must look once more before the act; "" if it need
+	// not.
 	Intend(ctx context.Context, step string, next Next, looked time.Time) (again string, err error)
 	// ActLimit is how long an act may take.
 	ActLimit() time.Duration
-	// Renew keeps the lock. It fails where that is lost.
+	// Renew keeps the lock. It fails if the lock is lost.
 	Renew(ctx context.Context) error
 	// Sleep waits, and keeps the lock meanwhile.
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-// Runner runs steps: it looks, writes down what the look asks for, does that, and looks again.
+// Runner runs steps: it looks, writes down the act that the look asks for, makes it, and looks
+// again.
 type Runner struct {
 	Host  Host
 	Lock  Lock
 	Clock kamino.Clock
-	// MinPoll and MaxPoll bound the time between two looks.
+	// MinPoll and MaxPoll limit the time between two looks.
 	MinPoll, MaxPoll time.Duration
 
 	since     time.Time     // when the step began
-	throttled time.Duration // how long others asked the step to be silent
-	// silent is before when the service wants to be asked for no such act again. A run that ends
-	// meanwhile and gives back waits as well.
+	throttled time.Duration // total time for which services asked the step to back off
+	// silent is until when a service wants no more calls of an act. A run that fails meanwhile and
+	// restores waits as well.
 	silent map[ActKey]time.Time
 }
 
 const (
-	// DefaultLimit is for steps that have none.
+	// DefaultLimit is the limit of steps without one of their own.
 	DefaultLimit = 30 * time.Minute
-	// Unlimited is the limit of steps that count their time themselves: it is for a world that
-	// never answers, in which they cannot.
+	// Unlimited is the limit of steps that measure their time themselves. It matters only if every
+	// look fails, because then they cannot.
 	Unlimited = 24 * time.Hour
-	// longestSilence is the longest time for which a service may refuse calls before a run gives up.
-	// The marks of the donor stay then, for a restore.
+	// longestSilence is how long a service may refuse calls before a run gives up. The donor's
+	// marks then stay, for a restore.
 	longestSilence = time.Hour
-	// PauseSeen is how seldom a run that works asks whether it is to end.
+	// PauseSeen is the interval at which a run checks whether it has to end.
 	PauseSeen = time.Minute
 )
 
@@ -128,8 +130,7 @@ func (x *Runner) Exec(ctx context.Context, steps []Step) error {
 	return nil
 }
 
-// step looks, acts and waits until the step is done, has failed or has taken
-// too long.
+// step looks, acts and waits until the step is done, has failed, or has reached its limit.
 func (x *Runner) step(ctx context.Context, s Step, ev kamino.Event) error {
 	x.since, x.throttled = x.Clock.Now(), 0
 	x.Host.Begins(s.Name)
@@ -186,8 +187,7 @@ func (x *Runner) step(ctx context.Context, s Step, ev kamino.Event) error {
 	}
 }
 
-// limit is how long a step may wait, as people are told; 0 where nothing but the world's end limits
-// it.
+// limit returns how long a step may wait, as people see it; 0 if only Unlimited applies.
 func (x *Runner) limit(s Step) time.Duration {
 	switch {
 	case s.Shown != nil:
@@ -198,7 +198,7 @@ func (x *Runner) limit(s Step) time.Duration {
 	return cmp.Or(s.Limit, DefaultLimit)
 }
 
-// advance makes one look and, where it asks for one, one act.
+// advance makes one look and, if the look asks for one, one act.
 func (x *Runner) advance(ctx context.Context, s Step, p *pace, say func(kamino.EventKind, string, int)) (Next, error) {
 	if err := ctx.Err(); err != nil {
 		return Next{}, err
@@ -239,8 +239,8 @@ func (x *Runner) advance(ctx context.Context, s Step, p *pace, say func(kamino.E
 	return next, err
 }
 
-// Bounded ends calls before the lease can run out. A process that was frozen
-// must not wake up and act on what another has taken over meanwhile.
+// Bounded runs calls that end before the lease can expire. A process that was frozen must not wake
+// up and act on something that another process has taken over.
 func (x *Runner) Bounded(ctx context.Context, calls func(context.Context) (Next, error)) (Next, error) {
 	return x.within(ctx, kamino.ActTimeout, calls)
 }
@@ -258,10 +258,10 @@ func (x *Runner) within(ctx context.Context, limit time.Duration, calls func(con
 // Spent is how long the running step has taken.
 func (x *Runner) Spent() time.Duration { return x.Clock.Now().Sub(x.since) }
 
-// Worked is Spent without the time in which the service asked for silence.
+// Worked is Spent without the time for which services asked to back off.
 func (x *Runner) Worked() time.Duration { return x.Spent() - x.throttled }
 
-// ErrOverdue says that a step has taken longer than its limit.
+// ErrOverdue: a step has reached its limit.
 var ErrOverdue = errors.New("not done")
 
 // pace decides how long to wait between looks.
@@ -271,14 +271,14 @@ type pace struct {
 	began    time.Time
 	failures int
 	acts     map[ActKey]int
-	acted    bool      // an act was begun
-	hold     time.Time // before which no act is repeated
+	acted    bool      // an act was made
+	hold     time.Time // no act is repeated before this time
 }
 
 func (p *pace) reset() { p.began = p.runner.Clock.Now(); p.failures = 0 }
 
-// tooSoon says whether an act that was already made must be given time to
-// show, so that a slow or lying service is not flooded.
+// tooSoon reports whether an act that was made needs more time to show its effect. So a service
+// that is slow, or answers falsely, gets few calls.
 func (p *pace) tooSoon(what ActKey) bool {
 	now := p.runner.Clock.Now()
 	if n := p.acts[what]; n > 0 && now.Before(p.hold) {
@@ -290,7 +290,7 @@ func (p *pace) tooSoon(what ActKey) bool {
 	return false
 }
 
-// pause waits as long as the last look or failure demands.
+// pause waits as long as the last look or failure requires.
 func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 	x := p.runner
 	limit := cmp.Or(p.step.Limit, DefaultLimit)
@@ -315,7 +315,7 @@ func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 		d = min(x.MinPoll<<min(p.failures-1, 6), 30*time.Second)
 	}
 	x.Host.Waits()
-	for ; d > PauseSeen; d -= PauseSeen { // a pause of the cluster ends a wait for a service, too
+	for ; d > PauseSeen; d -= PauseSeen { // a pause of the cluster also ends a wait for a service
 		if err := x.Lock.Sleep(ctx, PauseSeen); err != nil {
 			return err
 		}
@@ -326,8 +326,8 @@ func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 	return x.Lock.Sleep(ctx, d)
 }
 
-// delay grows with the time already waited, so that short waits end promptly
-// and long ones cost few calls.
+// delay grows with the time already waited, so that short waits end promptly and long ones cost few
+// calls.
 func (p *pace) delay(now time.Time) time.Duration {
 	most := p.runner.MaxPoll
 	if p.step.Patient {
