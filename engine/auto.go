@@ -20,27 +20,26 @@ type PoolResult struct {
 	Why    []kamino.Verdict `json:"why"`
 	Held   []kamino.Verdict `json:"held"`
 	Donor  string           `json:"donor,omitempty"`
-	// Failed are the candidates that were tried before, with what went wrong.
+	// Failed are the candidates that were tried before, with their errors.
 	Failed []Attempt `json:"failed,omitempty"`
-	// Patched is what was patched before the donor was chosen; nil where nothing was.
+	// Patched is the result of patching before the donor was chosen; nil if nothing was patched.
 	Patched *PatchResult `json:"patched,omitempty"`
 	Result  *Result      `json:"result,omitempty"`
 	Error   string       `json:"error,omitempty"`
-	Hints   []string     `json:"hints,omitempty"` // what to do about the error
+	Hints   []string     `json:"hints,omitempty"` // what to do about Error
 }
 
-// Attempt is a candidate that could not be taken.
+// Attempt is a candidate that could not become the donor.
 type Attempt struct {
 	Donor string   `json:"donor"`
 	Error string   `json:"error"`
 	Hints []string `json:"hints,omitempty"`
 }
 
-// AutoUpdate finds out for every pool whether it needs a new prototype, chooses
-// the donor, and makes it. Pools run side by side, but no more donors are away
-// at the same time than the options allow; their images are built together. A
-// candidate that cannot be drained or is refused makes room for the next one.
-// The error of one pool is joined to the others and stops no other pool.
+// AutoUpdate finds out for every pool whether it needs a new image, chooses the donor, and makes
+// the image. Pools run in parallel, but no more donors are away at the same time than the options
+// allow; images are built at the same time. If a candidate is refused or cannot be drained, the
+// next one is tried. The error of one pool is joined to the others and stops no other pool.
 func (e *Engine) AutoUpdate(ctx context.Context, opts kamino.AutoOptions) ([]PoolResult, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -50,7 +49,7 @@ func (e *Engine) AutoUpdate(ctx context.Context, opts kamino.AutoOptions) ([]Poo
 		return nil, err
 	}
 	t := &donorLimit{most: opts.MaxAway, maxNotReady: opts.MaxNotReady, away: map[kamino.PoolID]bool{}, ours: map[kamino.PoolID]bool{}}
-	paused, _ := e.Paused(ctx) // a run that may not read it says so
+	paused, _ := e.Paused(ctx) // a run without the right to read the pause reports that
 	results, errs, plans := make([]PoolResult, len(all)), make([]error, len(all)), make([]poolstate.PoolPlan, len(all))
 	for i, o := range all {
 		plans[i] = o.Decide(opts, e.now())
@@ -72,7 +71,7 @@ func (e *Engine) AutoUpdate(ctx context.Context, opts kamino.AutoOptions) ([]Poo
 	return results, errors.Join(errs...)
 }
 
-// autoRun is what auto-update does with one pool.
+// autoRun is the work of auto-update on one pool.
 type autoRun struct {
 	engine *Engine
 	opts   kamino.AutoOptions
@@ -126,13 +125,14 @@ func (a *autoRun) do(ctx context.Context) error {
 	return nil
 }
 
-// unjudged notes that somebody else chose what a pool boots from: what is born meanwhile says
-// nothing of how it follows its definition, also once that is over.
+// unjudged records that somebody else chose the pool's next image. Instances created meanwhile are
+// no evidence of whether the pool follows its definition, also later.
 func (e *Engine) unjudged(ctx context.Context, o poolstate.State) error {
 	return e.underLease(ctx, o.Pool, nil, func(l *kamino.Lease) { l.Ledger.Promoted = nil })
 }
 
-// underLease takes the lease of a pool that nobody holds, does the steps, and frees it with a note.
+// underLease takes the lease of a pool that nobody holds, runs the steps, and releases the lease
+// with a note.
 func (e *Engine) underLease(ctx context.Context, pool kamino.Pool, steps func(*Run) []Step, note func(*kamino.Lease)) error {
 	r := e.newRun(kamino.Defaults())
 	r.pool = pool
@@ -147,13 +147,13 @@ func (e *Engine) underLease(ctx context.Context, pool kamino.Pool, steps func(*R
 	return err
 }
 
-// patches says whether nodes are patched first: not where what an earlier run left comes before,
-// nor where no image may be made.
+// patches reports whether nodes are patched first. They are not if the remains of an earlier run
+// come first, or if no image may be made.
 func (a *autoRun) patches() bool {
 	return a.opts.Patch != nil && !a.paused && a.plan.Action != poolstate.DoFinish && a.pool.Pin() == nil && len(a.opts.Unlifted(a.pool.Pool.Refusals)) == 0
 }
 
-// patch patches nodes of the pool, and decides anew.
+// patch patches nodes of the pool, and decides again.
 func (a *autoRun) patch(ctx context.Context) error {
 	opts := *a.opts.Patch
 	opts.Pool, opts.Donor, opts.Rules = string(a.pool.ID), "", a.opts.Rules
@@ -174,7 +174,7 @@ func (a *autoRun) patch(ctx context.Context) error {
 	return nil
 }
 
-// tryCandidates takes the best candidate that can be had.
+// tryCandidates tries the candidates, the best first.
 func (a *autoRun) tryCandidates(ctx context.Context) error {
 	names := []string{a.plan.Donor}
 	for _, c := range poolstate.Ranked(a.plan.Candidates) {
@@ -202,10 +202,10 @@ func (a *autoRun) tryCandidates(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// update makes a prototype of a donor, once it is its turn. The turn ends when
-// the donor is back, long before the image is built.
+// update makes an image of a donor, once it is the pool's turn. The turn ends when the donor is
+// back, long before the image is built.
 func (a *autoRun) update(ctx context.Context, donor string) error {
-	if !a.turns.isAway(a.pool.ID) { // else an ended run has taken the donor already
+	if !a.turns.isAway(a.pool.ID) { // otherwise an interrupted run has taken the donor already
 		if err := a.turns.wait(ctx, a.engine, a.pool); err != nil {
 			return err
 		}
@@ -230,14 +230,14 @@ func (a *autoRun) update(ctx context.Context, donor string) error {
 	return err
 }
 
-// failedProof says whether the image of a run turned out to be bad.
+// failedProof reports whether a run's image was found bad.
 func failedProof(err error) bool {
 	var proof *kamino.ProofError
 	return errors.As(err, &proof) && proof.Outcome == kamino.ProofFailed
 }
 
-// nextMayDo says whether another donor could do better: this one was refused,
-// or could not be drained, and was given back; or its image is bad.
+// nextMayDo reports whether another donor may succeed: this one was refused or could not be
+// drained, and was given back, or its image is bad.
 func nextMayDo(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all := joined.Unwrap()
@@ -265,13 +265,13 @@ func nextMayDo(err error) bool {
 	return false
 }
 
-// donorLimit lets only so many donors be away at the same time. Those of this
-// process are counted here, those of others by their marks.
+// donorLimit limits how many donors are away at the same time. It counts those of this process
+// itself, and those of others by their marks.
 type donorLimit struct {
 	most        int // 0: any number
 	maxNotReady int
-	// ours are the pools whose ended runs this process finishes: their donors are
-	// marked, and wait for nobody but for it.
+	// ours are the pools whose interrupted runs this process finishes. Their donors are marked
+	// already and wait only for this process.
 	ours map[kamino.PoolID]bool
 
 	mu   sync.Mutex
@@ -280,8 +280,8 @@ type donorLimit struct {
 
 const (
 	turnPoll = 5 * time.Second // or the engine's MaxPoll, if shorter
-	// turnLimit is how long a pool waits for what this process cannot hurry:
-	// donors of other processes, nodes that are not Ready.
+	// turnLimit is how long a pool waits for something that this process cannot speed up: donors of
+	// other processes, nodes that are not Ready.
 	turnLimit = 30 * time.Minute
 )
 
@@ -350,8 +350,8 @@ func (t *donorLimit) isAway(id kamino.PoolID) bool {
 	return t.away[id]
 }
 
-// obstacle looks at the whole cluster: donors of other processes, and nodes
-// that are not Ready for other reasons.
+// obstacle checks the whole cluster for donors of other processes, and for nodes that are not Ready
+// for other reasons.
 func (t *donorLimit) obstacle(ctx context.Context, e *Engine, own kamino.PoolID) (string, error) {
 	nodes, err := e.Cluster.Nodes(ctx)
 	if err != nil {
@@ -391,7 +391,7 @@ func (t *donorLimit) obstacle(ctx context.Context, e *Engine, own kamino.PoolID)
 	return "", nil
 }
 
-// takenNow says whether a run takes a node away. The lease of its pool is read only where its mark
+// takenNow reports whether a run has a node. It reads the lease of the node's pool only if the mark
 // needs a witness.
 func (e *Engine) takenNow(ctx context.Context, n kamino.Node, pool kamino.PoolID) (bool, error) {
 	mark, err := n.Claimed(pool)

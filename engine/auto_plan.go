@@ -9,9 +9,8 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// PlanPools finds out what AutoUpdate would do with the same options, by reading
-// only. A pool that cannot be read says so, and its error is joined to the one
-// returned.
+// PlanPools finds out what AutoUpdate would do with the same options, by reading only. The plan of
+// a pool that cannot be read has an error, which is also joined to the returned one.
 func (e *Engine) PlanPools(ctx context.Context, opts kamino.AutoOptions) ([]poolstate.PoolPlan, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -22,7 +21,7 @@ func (e *Engine) PlanPools(ctx context.Context, opts kamino.AutoOptions) ([]pool
 		return nil, err
 	}
 	plans, errs := make([]poolstate.PoolPlan, len(all)), make([]error, len(all))
-	paused, _ := e.Paused(ctx) // who may not read it is told by the run
+	paused, _ := e.Paused(ctx) // a run reports if it may not read the pause
 	e.inTurn(len(all), noneUrgent, func(own *Engine, i int) {
 		o := all[i]
 		plans[i], errs[i] = o.Decide(opts, e.now()), o.Err
@@ -41,8 +40,8 @@ func (e *Engine) PlanPools(ctx context.Context, opts kamino.AutoOptions) ([]pool
 	return plans, errors.Join(errs...)
 }
 
-// View reads one pool with its lease, and the nodes of the cluster. What cannot be read of the pool
-// stands in the status, and is no error.
+// View reads one pool with its lease, and the nodes of the cluster. An error of reading the pool is
+// in the status and not returned.
 func (e *Engine) View(ctx context.Context, id kamino.PoolID, opts kamino.AutoOptions) (v poolstate.PoolView, err error) {
 	if err := opts.Validate(); err != nil {
 		return v, err
@@ -69,8 +68,8 @@ func (e *Engine) View(ctx context.Context, id kamino.PoolID, opts kamino.AutoOpt
 	return v, nil
 }
 
-// detail adds what only further reads tell: the plan of the run, and whether
-// the provider refuses the donor. The next candidate takes its place then.
+// detail adds what needs more reads: the plan of the run, and whether the provider refuses the
+// donor. A refused donor is replaced by the next candidate.
 func (e *Engine) detail(ctx context.Context, o poolstate.State, opts kamino.AutoOptions, p *poolstate.PoolPlan) error {
 	switch p.Action {
 	case poolstate.DoModel:

@@ -14,26 +14,26 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// provesCanary: the version is to be proved by a canary.
+// provesCanary reports whether the version is to be proved by a canary.
 func (r *Run) provesCanary() bool {
 	return r.proof.mode == kamino.ProveCanary && (!r.image.preBuilt || r.image.version.Unproved() || r.work() == kamino.WorkProve)
 }
 
-// mayHaveCanary: the run, or one before it that did not see it gone, has asked for a canary, or
-// would.
+// mayHaveCanary reports whether this run, or an earlier one that did not see its canary removed,
+// has requested a canary or would.
 func (r *Run) mayHaveCanary() bool {
 	_, _, ok := r.engine.prover()
 	return ok && (r.held.Lease != nil && r.held.Lease.Record.Canary+r.held.Lease.Ledger.Canary != "" || r.plan != nil && r.provesCanary())
 }
 
-// promotes: a version that passed is promoted by the run itself. No option of it lifts what was
-// decided for the version, or for the run that it took over: a nightly Job has the same options as
-// a person, but for one who names the version.
+// promotes reports whether the run promotes its version once it has passed. No option lifts a
+// decision that was made for the version, or for the adopted run, because a nightly Job has the
+// same options as a person. Only a person who names the version does.
 func (r *Run) promotes() bool {
 	return r.work() == kamino.WorkProve || r.opts.Proof.Promote != kamino.PromoteManual && r.held.Before.Promote != kamino.PromoteManual && !r.image.version.Gated()
 }
 
-// leaves is promotes as the record tells it.
+// leaves is the PromoteMode of this run for its record; see promotes.
 func (r *Run) leaves() kamino.PromoteMode {
 	if r.promotes() {
 		return ""
@@ -43,7 +43,7 @@ func (r *Run) leaves() kamino.PromoteMode {
 
 func (r *Run) canaryName() string { return kamino.CanaryName(r.pool.ID, r.held.Run) }
 
-// lookLaunch begins to make the canary. What ended runs left of theirs goes first.
+// lookLaunch requests the canary, after the canaries of ended runs are removed.
 func (r *Run) lookLaunch(ctx context.Context) (workflow.Next, error) {
 	prover, _, _ := r.engine.prover()
 	if r.proof.denied != nil {
@@ -61,13 +61,13 @@ func (r *Run) lookLaunch(ctx context.Context) (workflow.Next, error) {
 		return next, nil
 	}
 	if i := slices.IndexFunc(list, func(c kamino.Canary) bool { return c.Name == name }); i >= 0 {
-		if r.proof.sight.Launched.IsZero() { // else this process knows it by a clock that nobody sets
+		if r.proof.sight.Launched.IsZero() { // otherwise this process knows the time by a clock that nobody sets
 			r.proof.sight.Launched = r.held.Lease.Record.CanarySince
 		}
 		return workflow.Done(fmt.Sprintf("%s is %s", name, list[i].State)), nil
 	}
 	v := r.image.version
-	if kamino.Elapsed(r.image.readAt, r.engine.now()) > kamino.JustNow { // else it was seen to be built, just now
+	if kamino.Elapsed(r.image.readAt, r.engine.now()) > kamino.JustNow { // otherwise the version was seen whole just now
 		var next workflow.Next
 		if v, next, err = r.provedVersion(ctx); err != nil || next.Kind != workflow.NextDone {
 			return next, err
@@ -78,7 +78,7 @@ func (r *Run) lookLaunch(ctx context.Context) (workflow.Next, error) {
 		want = want.Gate()
 	}
 	if r.work() == kamino.WorkProve {
-		want.Tags[kamino.TagProof] = kamino.TagProofWanted // what it passed before is of no account
+		want.Tags[kamino.TagProof] = kamino.TagProofWanted // an earlier result does not count
 	}
 	if slices.ContainsFunc([]string{kamino.TagOffer, kamino.TagProof, kamino.TagPromote}, func(tag string) bool { return v.Tags[tag] != want.Tags[tag] }) {
 		return r.writeVersion("record on version "+v.Name+" that it is being proved", want), nil
@@ -92,7 +92,7 @@ func (r *Run) lookLaunch(ctx context.Context) (workflow.Next, error) {
 		r.proof.listedAt, r.proof.sight.Launched = time.Time{}, r.engine.now()
 		err := prover.LaunchCanary(ctx, r.pool, order)
 		var silence *kamino.ThrottledError
-		long := errors.As(err, &silence) && silence.After > proof.CreateLimit // as if it took so long to make it
+		long := errors.As(err, &silence) && silence.After > proof.CreateLimit // as if the creation took that long
 		if err != nil && (!kamino.Transient(err) || long) && ctx.Err() == nil {
 			r.proof.denied = err
 			return nil
@@ -106,7 +106,7 @@ func (r *Run) proofTime() time.Duration {
 	return proof.CreateLimit + 3*max(r.opts.Proof.Budget, r.opts.Proof.For) + returnLimit
 }
 
-// provedVersion reads the version that is being proved, and waits for what is written of it.
+// provedVersion reads the version under proof, and waits until it shows what was written.
 func (r *Run) provedVersion(ctx context.Context) (kamino.Artifact, workflow.Next, error) {
 	found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Version, r.image.version.Name)
 	if err != nil {
@@ -140,13 +140,13 @@ func (r *Run) writeVersion(what string, v kamino.Artifact) workflow.Next {
 	}).Of(v.Name)
 }
 
-// waitProof waits for what a check is not content with yet.
+// waitProof waits for a check that has no verdict yet.
 func waitProof(f kamino.Finding) workflow.Next {
 	return workflow.Wait("the proof (" + f.String() + ")")
 }
 
-// lookJoin waits for the canary's node and lets it take part: cordoned, and without the taint that
-// it registered with.
+// lookJoin waits for the canary's node and admits it: it cordons the node and removes the canary
+// taint.
 func (r *Run) lookJoin(ctx context.Context) (workflow.Next, error) {
 	out, findings, err := r.examine(ctx)
 	n := r.proof.sight.Node.Node
@@ -158,7 +158,7 @@ func (r *Run) lookJoin(ctx context.Context) (workflow.Next, error) {
 	case n.UID == "" || !kamino.SameVM(n.SystemUUID, r.proof.sight.VM()):
 		return waitProof(findings[0]), nil
 	case n.Unschedulable && !n.Tainted(kamino.TaintCanary):
-		r.proof.whole = time.Time{} // what was read before it took part is no evidence for it
+		r.proof.whole = time.Time{} // an observation from before the node was admitted is no evidence
 		return workflow.Done("node " + n.Name + " joined, cordoned"), nil
 	}
 	_, examiner, _ := r.engine.prover()
@@ -167,8 +167,8 @@ func (r *Run) lookJoin(ctx context.Context) (workflow.Next, error) {
 	}), nil
 }
 
-// lookRetire removes the canary, and then its Node object: the cloud controller manager would do
-// that only when its cache runs out, after ten minutes
+// lookRetire removes the canary and then its Node object. The cloud controller manager would remove
+// the Node only when its cache expires, after ten minutes
 // (https://github.com/kubernetes-sigs/cloud-provider-azure, vmssCacheTTLInSeconds).
 func (r *Run) lookRetire(ctx context.Context) (workflow.Next, error) {
 	prover, examiner, _ := r.engine.prover()
@@ -182,7 +182,7 @@ func (r *Run) lookRetire(ctx context.Context) (workflow.Next, error) {
 	if next, found := r.removeUnlisted(prover, list); found {
 		return next, nil
 	}
-	// A list may lack what was only just made, and what is not there may be shown for a while.
+	// A list may lack a new canary, and may still show a deleted one.
 	if r.proof.absent.IsZero() {
 		r.proof.absent = r.engine.now()
 	}
@@ -220,18 +220,18 @@ func (r *Run) planLaunch() string {
 	return would
 }
 
-// proveAs proves in another way than this run was told, and says so.
+// proveAs changes how the run proves its version, and reports why.
 func (r *Run) proveAs(ctx context.Context, mode kamino.ProveMode, why string) error {
 	r.doubt(r.held.Step, why)
 	least, p := kamino.Defaults().Proof, &r.opts.Proof
-	if p.Mode == kamino.ProveNone { // its limits were of no account
+	if p.Mode == kamino.ProveNone { // its limits did not count
 		p.Budget, p.For = max(p.Budget, least.Budget), max(p.For, least.For)
 	}
 	p.Mode, r.proof.mode = mode, ""
 	return r.chooseProof(ctx)
 }
 
-// keepProof proves as the run was to that this one took over.
+// keepProof proves in the way of the adopted run.
 func (r *Run) keepProof(ctx context.Context) error {
 	was := r.held.Before.Prove
 	if r.proof.mode != kamino.ProveNone || was == "" || was == kamino.ProveNone || r.held.Before.Work != "" {

@@ -12,10 +12,11 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// examineLimit is how long a patched node is given to be in order, from when it is Ready.
+// examineLimit is how long a patched node may take to be in order, from when it is Ready.
 const examineLimit = 10 * time.Minute
 
-// lookExamine watches the canary until the table has a verdict, and writes it on the version.
+// lookExamine watches the canary until the checks have a verdict, and writes the verdict on the
+// version.
 func (r *Run) lookExamine(ctx context.Context) (workflow.Next, error) {
 	if r.proof.error != nil {
 		return r.concluded(ctx, r.proof.error.Outcome, r.proof.error.Findings)
@@ -52,7 +53,7 @@ func (r *Run) lookExamine(ctx context.Context) (workflow.Next, error) {
 	report, told := s.Node.Report(s.Nonce)
 	baked, watched := s.Baked()
 	if !s.Ready.IsZero() && (s.Exact || told) {
-		took := 0.0 // seen too late to tell; the phases are the node's own word
+		took := 0.0 // seen too late to measure; the phases are the node's own report
 		if s.Exact {
 			took = s.Boot().Seconds()
 		}
@@ -65,13 +66,14 @@ func (r *Run) lookExamine(ctx context.Context) (workflow.Next, error) {
 	return next, nil
 }
 
-// wantsProbe: the operator's probe has to be started, and can be.
+// wantsProbe reports whether the operator's probe has to be started now.
 func (r *Run) wantsProbe() bool {
 	s := r.proof.sight
 	return r.opts.Proof.Probe != nil && !slices.Contains(r.opts.Proof.Without, "probe") && s.There() && !s.Probe.Started
 }
 
-// probeNonce is that of the probe which this run has started, or is about to; "" when there is none.
+// probeNonce returns the nonce of the probe that this run started or is about to start; "" if there
+// is none.
 func (r *Run) probeNonce() string {
 	if p := r.held.Lease.Record.Probe; p != nil && p.Run == r.held.Run {
 		return p.Nonce
@@ -86,7 +88,7 @@ func (r *Run) probe(ctx context.Context, n kamino.Node) (workflow.Next, error) {
 		return workflow.Next{}, err
 	}
 	mine := kamino.Probed{Run: r.held.Run, Namespace: namespace, Nonce: r.probeNonce()}
-	if left := r.held.Lease.Record.Probe; left != nil && *left != mine { // only one is written down
+	if left := r.held.Lease.Record.Probe; left != nil && *left != mine { // the lease has room for one probe
 		if err := r.removeProbe(ctx); err != nil {
 			return workflow.Next{}, err
 		}
@@ -96,12 +98,12 @@ func (r *Run) probe(ctx context.Context, n kamino.Node) (workflow.Next, error) {
 		mine.Nonce = rand.Text()
 	}
 	return workflow.Act(kamino.ActProbe, "start the operator's probe on node "+n.Name, func(ctx context.Context) error {
-		r.proof.whole = time.Time{} // what was read before it was started does not show it
+		r.proof.whole = time.Time{} // an observation from before the probe was started does not show it
 		return examiner.StartProbe(ctx, mine, n, r.opts.Proof.Probe)
 	}).Then("the probe", 0).Noting(func(l *kamino.Lease) { l.Record.Probe = &mine }), nil
 }
 
-// concluded writes on the version how its proof ended, and ends the run.
+// concluded writes the outcome of the proof on the version, and ends the run.
 func (r *Run) concluded(ctx context.Context, out kamino.Outcome, findings []kamino.Finding) (workflow.Next, error) {
 	if r.proof.error == nil {
 		r.unproved(out, findings)
@@ -134,8 +136,8 @@ func (r *Run) concluded(ctx context.Context, out kamino.Outcome, findings []kami
 	return workflow.Next{}, kamino.WithHint(r.proof.error, "nothing was promoted or withdrawn: %s --prove canary proves it again, and without --prove it is accepted unproved", take)
 }
 
-// unproved keeps that the proof ended without a pass, and reports each finding: the error names only
-// the first.
+// unproved records that the proof ended without a pass, and reports each finding. The error names
+// only the first.
 func (r *Run) unproved(out kamino.Outcome, findings []kamino.Finding) {
 	r.proof.error = &kamino.ProofError{Version: r.image.version.Name, Outcome: out, Findings: findings}
 	for _, f := range findings {
@@ -143,7 +145,7 @@ func (r *Run) unproved(out kamino.Outcome, findings []kamino.Finding) {
 	}
 }
 
-// bad is why the version is withdrawn; nothing while it did not fail.
+// bad returns why the version is withdrawn; empty unless it failed.
 func (r *Run) bad() kamino.Bad {
 	if r.proof.error == nil || r.proof.error.Outcome != kamino.ProofFailed {
 		return kamino.Bad{}
@@ -151,12 +153,12 @@ func (r *Run) bad() kamino.Bad {
 	return badBy(r.proof.error)
 }
 
-// badBy is a version whose nodes were found bad in a proof, or when they were watched.
+// badBy returns the reason of a version whose nodes were found bad by a proof or by a watch.
 func badBy(proof *kamino.ProofError) kamino.Bad {
 	return kamino.Bad{Reason: kamino.CutText("failed its proof: "+proof.Reason(), kamino.MaxTag), Nodes: true}
 }
 
-// recordProof leaves an event on the donor's node.
+// recordProof writes an event about the proof on the donor's node.
 func (r *Run) recordProof(ctx context.Context) {
 	reason := map[kamino.Outcome]string{kamino.ProofFailed: kamino.EventProofFailed, kamino.ProofInconclusive: kamino.EventProofInconclusive}[r.proof.error.Outcome]
 	if r.donor.node.UID != "" {
@@ -164,8 +166,8 @@ func (r *Run) recordProof(ctx context.Context) {
 	}
 }
 
-// readVerdict finds out whether the version of an adopted run failed its proof, and the process
-// ended between the withdrawal and the record of it: the version's tags tell.
+// readVerdict finds out from the version's tags whether the version of an adopted run failed its
+// proof, in case that run was killed after the withdrawal and before it recorded the verdict.
 func (r *Run) readVerdict(ctx context.Context) error {
 	run, rec := r.held.Run, r.held.Before
 	if !r.held.Adopted || r.held.Lease.Record.Proof != "" || rec.Work == kamino.WorkPatch {
@@ -185,13 +187,13 @@ func (r *Run) readVerdict(ctx context.Context) error {
 	if r.held.Verdict == "" || rec.Donor == "" {
 		return nil
 	}
-	if n, err := r.engine.Cluster.Node(ctx, rec.Donor); err == nil { // else it is told by the ledger alone
+	if n, err := r.engine.Cluster.Node(ctx, rec.Donor); err == nil { // otherwise only the ledger reports it
 		r.warn(ctx, n, kamino.EventProofFailed, r.held.Verdict, nil)
 	}
 	return nil
 }
 
-// warn leaves an event on a node that somebody should look at, and says what to type.
+// warn writes an event on a node that a person should look at, with what to type.
 func (r *Run) warn(ctx context.Context, n kamino.Node, reason, what string, err error) {
 	rec, ok := r.engine.Cluster.(kamino.Recorder)
 	if !ok || n.Name == "" {

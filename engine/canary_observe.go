@@ -11,7 +11,8 @@ import (
 	"kamino.dev/kamino/proof"
 )
 
-// examine looks at the canary and judges it. A verdict is of a sight in which everything is fresh.
+// examine observes the canary and judges it. A verdict needs an observation in which everything is
+// fresh.
 func (r *Run) examine(ctx context.Context) (kamino.Outcome, []kamino.Finding, error) {
 	out, findings, err := r.look(ctx)
 	now, p := r.engine.now(), &r.proof
@@ -26,7 +27,7 @@ func (r *Run) examine(ctx context.Context) (kamino.Outcome, []kamino.Finding, er
 	return out, findings, err
 }
 
-// look is examine where everything answers.
+// look is examine without the handling of reads that fail.
 func (r *Run) look(ctx context.Context) (kamino.Outcome, []kamino.Finding, error) {
 	p, now := &r.proof, r.engine.now()
 	bounds := proof.Bounds{Boot: r.opts.Proof.BootBudget(r.held.Lease.Ledger), Bake: r.opts.Proof.For, History: kamino.Usually(r.held.Lease.Ledger.Boots),
@@ -48,7 +49,7 @@ func (r *Run) look(ctx context.Context) (kamino.Outcome, []kamino.Finding, error
 	return out, findings, nil
 }
 
-// glance reads the canary's node, and the cloud while it makes the machine.
+// glance reads the canary's node, and the canary itself while the cloud creates it.
 func (r *Run) glance(ctx context.Context) error {
 	p := &r.proof
 	if p.sight.Running.IsZero() || r.engine.now().Sub(p.asked) > proof.CloudObservation {
@@ -63,7 +64,7 @@ func (r *Run) glance(ctx context.Context) error {
 	if err != nil && !errors.Is(err, kamino.ErrNotFound) {
 		return fmt.Errorf("read node %s: %w", p.sight.Canary.Hostname, err)
 	}
-	if n.UID == "" { // perhaps under another name, which two kubelets write in turn
+	if n.UID == "" { // it may have another name, which two kubelets write in turn
 		if err := r.sightOthers(ctx); err != nil {
 			return err
 		}
@@ -71,16 +72,16 @@ func (r *Run) glance(ctx context.Context) error {
 	was := p.sight.Ready
 	p.sight.SawNode(n)
 	if was.IsZero() && !p.sight.Ready.IsZero() {
-		p.whole = time.Time{} // there is more to see from now on
+		p.whole = time.Time{} // from now on there is more to read
 	}
 	if p.sight.Probe.Runs() && p.sight.Now.Sub(p.seen) > kamino.LookAge {
 		_, examiner, _ := r.engine.prover()
-		return r.sightCluster(ctx, examiner) // only the API server is asked when the probe ends
+		return r.sightCluster(ctx, examiner) // only the API server knows when the probe ends
 	}
 	return nil
 }
 
-// sightCloud reads what the cloud says of the canary.
+// sightCloud reads the canary from the cloud.
 func (r *Run) sightCloud(ctx context.Context) error {
 	list, err := r.canaries(ctx)
 	if err != nil {
@@ -93,8 +94,8 @@ func (r *Run) sightCloud(ctx context.Context) error {
 		s.Launched = r.held.Lease.Record.CanarySince
 	}
 	i := slices.IndexFunc(list, func(c kamino.Canary) bool {
-		// A set that has lost the machine that was seen is none: that was evicted, or deleted. One
-		// that Failed tells why.
+		// A scale set that has lost the observed machine does not count as the canary: the machine
+		// was evicted or deleted. A scale set that Failed shows why.
 		same := s.Canary.Instance == "" || c.Instance == "" && c.State == kamino.Failed || c.Instance.Same(s.Canary.Instance) && (c.VMID == s.Canary.VMID || kamino.SameVM(c.VMID, s.Canary.VMID))
 		return c.Name == name && c.State != kamino.Deleting && same
 	})
@@ -108,7 +109,7 @@ func (r *Run) sightCloud(ctx context.Context) error {
 	return nil
 }
 
-// sightWhole reads all that there is to see.
+// sightWhole reads everything about the canary.
 func (r *Run) sightWhole(ctx context.Context) error {
 	p := &r.proof
 	prover, examiner, _ := r.engine.prover()
@@ -143,8 +144,8 @@ func (r *Run) sightWhole(ctx context.Context) error {
 	return nil
 }
 
-// sightBefore notes the machine IDs that nodes have before the canary's is among them; none where
-// it is already.
+// sightBefore records the machine IDs of nodes before the canary's node exists; none if it exists
+// already.
 func (r *Run) sightBefore(ctx context.Context) error {
 	nodes, err := r.engine.Cluster.Nodes(ctx)
 	if err != nil {
@@ -161,7 +162,7 @@ func (r *Run) sightBefore(ctx context.Context) error {
 	return nil
 }
 
-// sightOthers reads the other nodes, of which one may show the canary's machine.
+// sightOthers reads the other nodes. One of them may show the canary's machine.
 func (r *Run) sightOthers(ctx context.Context) error {
 	s := &r.proof.sight
 	nodes, err := r.engine.Cluster.Nodes(ctx)
@@ -210,7 +211,7 @@ func (r *Run) sightCluster(ctx context.Context, examiner kamino.Examiner) error 
 	had := s.Node.Node
 	s.ClusterObservation, s.Now = seen, r.engine.now()
 	r.proof.seen = s.Now
-	s.Node.Node = had // what was seen of it before
+	s.Node.Node = had // as it was observed before
 	s.SawNode(seen.Node.Node)
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// removeCanary removes the first of the canaries that may go and shall.
+// removeCanary removes the first canary of the list that may be removed and that the function
+// selects.
 func (r *Run) removeCanary(prover kamino.Prover, list []kamino.Canary, shall func(kamino.Canary) bool) (workflow.Next, bool) {
 	for _, c := range list {
 		r.proof.machines[c.Instance] = c.Name
@@ -35,8 +36,8 @@ func (r *Run) removeCanary(prover kamino.Prover, list []kamino.Canary, shall fun
 	return workflow.Next{}, false
 }
 
-// removeUnlisted removes the canary that stands on the lease by its name, once, where no list shows
-// it: a list may lack what a process asked for that was killed.
+// removeUnlisted removes the canary on the lease by its name, once, if no list shows it: a list may
+// lack a canary that a killed process requested.
 func (r *Run) removeUnlisted(prover kamino.Prover, list []kamino.Canary) (workflow.Next, bool) {
 	name := r.held.Lease.Record.Canary
 	if !r.knownCanary(name) || r.proof.removed[name] || kamino.Lists(list, name) {
@@ -56,8 +57,7 @@ func (r *Run) removal(prover kamino.Prover, name, run string) workflow.Next {
 	}).Of(name).Then("canary "+name+" to be deleted", 0)
 }
 
-// removeProbe deletes the operator's probe that this run, or one that it took the place of, has
-// started.
+// removeProbe deletes the operator's probe that this run, or the run that it replaced, started.
 func (r *Run) removeProbe(ctx context.Context) error {
 	p := r.held.Lease.Record.Probe
 	examiner, looks := r.engine.Cluster.(kamino.Examiner)
@@ -70,14 +70,14 @@ func (r *Run) removeProbe(ctx context.Context) error {
 	return nil
 }
 
-// knownCanary says whether a name is that of a canary of this run, or of one that has certainly
-// ended. What a lease says of a canary is a claim, as a mark is.
+// knownCanary reports whether the canary of this name belongs to this run, or to a run that has
+// certainly ended. A canary's name on a lease is a claim, as a mark is.
 func (r *Run) knownCanary(name string) bool {
 	return name == r.canaryName() || slices.ContainsFunc(r.held.Lease.Ledger.Past, func(p kamino.PastRun) bool { return name == kamino.CanaryName(r.pool.ID, p.Run) })
 }
 
-// canaryOfNode is the name of the canary whose node it can only be: by its own name, which is the
-// canary's and six characters, and by its provider ID, where it has one.
+// canaryOfNode returns the name of the canary that a node belongs to, derived from the node's name
+// (the canary's name and six characters) and checked against its provider ID, if it has one.
 func (r *Run) canaryOfNode(ctx context.Context, n kamino.Node) (name string, ok bool) {
 	const suffix = 6 // https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-instance-ids
 	name = n.Name[:max(0, len(n.Name)-suffix)]
@@ -91,9 +91,9 @@ func (r *Run) canaryOfNode(ctx context.Context, n kamino.Node) (name string, ok 
 	return name, err == nil && strings.EqualFold(set.Name(), name)
 }
 
-// canaryByMachine is for clouds that name nodes their own way: a machine that was listed as a
-// canary, or a node that answers the order of this run, or of the one that left its canary, and is
-// of no pool.
+// canaryByMachine returns the name of the canary that a node belongs to, in clouds that choose node
+// names. The node runs on a machine that was listed as a canary; or it belongs to no pool and
+// repeats the nonce of this run, or of the run that left its canary.
 func (r *Run) canaryByMachine(ctx context.Context, n kamino.Node) (name string, ok bool) {
 	if name, ok = r.proof.machines[n.ProviderID]; ok {
 		return name, true
@@ -110,14 +110,15 @@ func (r *Run) canaryByMachine(ctx context.Context, n kamino.Node) (name string, 
 	return name, errors.Is(err, kamino.ErrUnsupported)
 }
 
-// mayRemove: the canary's run is this one or has certainly ended, or its time is over.
+// mayRemove reports whether a canary may be removed: its run is this one or has certainly ended, or
+// it has expired.
 func (r *Run) mayRemove(c kamino.Canary) bool {
 	l := r.held.Lease
 	ended := slices.ContainsFunc(l.Ledger.Past, func(p kamino.PastRun) bool { return p.Run == c.Run })
 	return c.Run == r.held.Run || c.Name == l.Record.Canary && r.knownCanary(c.Name) || ended || !c.Expires.After(r.engine.now())
 }
 
-// proved tells how the version of a run passed.
+// proved describes how the version of a run passed its proof.
 func (r *Run) proved() *kamino.Proved {
 	without, s, passed := r.opts.Proof.Without, r.proof.sight, map[string]bool{}
 	p := &kamino.Proved{By: r.proof.mode, Node: cmp.Or(s.Node.Name, s.Canary.Hostname), ReadySeconds: s.Boot().Seconds()}
@@ -132,7 +133,8 @@ func (r *Run) proved() *kamino.Proved {
 	return p
 }
 
-// canaries lists the pool's, unless that was done just now, and nothing was done to them since.
+// canaries lists the pool's canaries. It uses the last list if that was read just now and no canary
+// was changed since.
 func (r *Run) canaries(ctx context.Context) ([]kamino.Canary, error) {
 	p := &r.proof
 	if kamino.Elapsed(p.listedAt, r.engine.now()) <= kamino.JustNow {
@@ -154,14 +156,14 @@ func (r *Run) listCanaries(ctx context.Context) ([]kamino.Canary, error) {
 	return list, nil
 }
 
-// retireLeft removes the canary, or its Node object, that the proof before could not.
+// retireLeft removes the canary, or its Node object, that an earlier proof could not remove.
 func (e *Engine) retireLeft(ctx context.Context, o poolstate.State) error {
 	return e.underLease(ctx, o.Pool, func(r *Run) []Step {
 		return []Step{{Name: kamino.StepRetire, Does: "remove canaries", When: r.makesCanaries, Look: r.lookRetire, Patient: true}}
 	}, nil)
 }
 
-// lookProvable makes sure that the version which a person named can be proved beside the pool.
+// lookProvable makes sure that the version that a person named can be proved by a canary.
 func (r *Run) lookProvable(ctx context.Context) (workflow.Next, error) {
 	return workflow.Done("a canary can be created"), r.chooseProof(ctx)
 }

@@ -14,8 +14,8 @@ import (
 	"kamino.dev/kamino/proof"
 )
 
-// newborn lists the instances of a pool that boot from an image. What an instance boots from is
-// read once: elders are those that boot from another one.
+// newborn lists the instances of a pool that boot from an image. The image of each instance is read
+// once; elders are the instances with another image, which are not read again.
 func (e *Engine) newborn(ctx context.Context, pool kamino.Pool, image string, elders *map[kamino.InstanceID]bool) (born []kamino.Instance, err error) {
 	ids, err := e.Provider.Instances(ctx, pool)
 	if err != nil {
@@ -44,30 +44,30 @@ func (e *Engine) newborn(ctx context.Context, pool kamino.Pool, image string, el
 	return born, nil
 }
 
-// Watching is how auto-update watches the nodes that come from a new version.
+// Watching are the options of watching the nodes of a new version.
 type Watching struct {
-	For   time.Duration  // 0: not at all
-	Proof kamino.Proving // whose budget counts from the first sight of a machine that runs
+	For   time.Duration  // 0: do not watch
+	Proof kamino.Proving // its boot budget counts from when a machine is first seen to run
 }
 
-// watched is a pool whose next image a run of this process has changed.
+// watched is a pool whose next image was changed by a run of this process.
 type watched struct {
 	pool    kamino.PoolID
 	version string
-	began   time.Time // no later than the version was promoted, where that is known
-	looked  time.Time // last
+	began   time.Time // when the version was promoted, or earlier
+	looked  time.Time // time of the last look
 	born    poolstate.NewNodes
 	elders  map[kamino.InstanceID]bool // instances that boot from another version, or are older
-	doubts  []string                   // that were told
+	doubts  []string                   // warnings that were reported
 	failed  error                      // the withdrawal, or why it could not be made so far
-	kept    bool                       // that it could not was told
+	kept    bool                       // it was reported that the version could not be withdrawn
 	over    bool
 }
 
-// Watch watches, for as long as told and without holding leases, the nodes that come from the
-// versions which the given runs promoted, as long as the pools boot from them. A version of whose
-// nodes too many are not Ready within the budget is withdrawn where a good one comes before it, and
-// else told: an error either way.
+// Watch watches the nodes of the versions that the given runs promoted, for the given time and
+// without holding leases, while the pools boot from them. If too many nodes of a version are not
+// Ready within the budget, the version is withdrawn, or reported if no good version comes before
+// it. Both are errors.
 func (e *Engine) Watch(ctx context.Context, results []PoolResult, w Watching) error {
 	began := e.now()
 	var pools []*watched
@@ -101,7 +101,7 @@ func (e *Engine) Watch(ctx context.Context, results []PoolResult, w Watching) er
 
 const watchPoll = time.Minute
 
-// watchOnce makes one look at a pool. What cannot be read is read by the next.
+// watchOnce makes one look at a pool. A failed read is repeated by the next look.
 func (e *Engine) watchOnce(ctx context.Context, p *watched, o poolstate.State, nodes []kamino.Node, proof kamino.Proving) {
 	v, now, budget := o.Next(), e.now(), proof.BootBudget(o.Lease.Ledger)
 	if p.over || o.Err == nil && (v == nil || v.Name != p.version) {
@@ -136,14 +136,14 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o poolstate.State, n
 		return true
 	})
 	others := slices.DeleteFunc(slices.Clone(nodes), func(n kamino.Node) bool {
-		young := !n.Ready && !n.Created.Before(p.began) // it tells of no outage: it may be as bad as those
+		young := !n.Ready && !n.Created.Before(p.began) // it is no evidence of an outage: it may be as bad as the new nodes
 		ready := p.born[n.ProviderID] != nil && p.born[n.ProviderID].Ready
 		return young || ready || slices.ContainsFunc(born, func(in kamino.Instance) bool { return n.RunsOn(in.ID) })
 	})
 	well, prompt := poolstate.OthersFine(others, now), p.looked.IsZero() || now.Sub(p.looked) < 3*watchPoll
 	fair := func(zone string) bool { return well && prompt && !kamino.CutOff(zone, nodes, p.began) }
 	p.looked = now
-	// The last minute of a life is seen by no look, and one look alone tells of no time.
+	// No look sees the last minute of an instance, and a single look shows no duration.
 	long := max(budget/2, kamino.Usually(o.Lease.Ledger.Boots)*3/2, 2*watchPoll) - watchPoll
 	if kamino.Spot(o.Pool.Refusals) {
 		long = budget
@@ -152,7 +152,7 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o poolstate.State, n
 	lost := p.born.Saw(born, nodes, now, budget, long, fair)
 	e.doubtful(p, o, nodes, lost, now.Add(-budget), long, well)
 	for id, n := range p.born {
-		p.elders[id] = p.elders[id] || n.Ready // nothing more is asked of it
+		p.elders[id] = p.elders[id] || n.Ready // nothing more is asked about it
 	}
 	late, of, bad := p.born.TooMany()
 	if !bad || !e.blames(ctx, p, o) {
@@ -160,14 +160,14 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o poolstate.State, n
 	}
 	p.failed = e.withdrawLate(ctx, p, o, late, of, budget)
 	refused := (*kamino.RefusedError)(nil)
-	p.over = !passing(p.failed) && !errors.As(p.failed, &refused) // else the next look tries again
+	p.over = !passing(p.failed) && !errors.As(p.failed, &refused) // otherwise the next look tries again
 }
 
-// doubtful tells of new nodes that were not Ready and are not judged: those of a look that are
-// gone, and those that are there since before a time, which is the budget ago.
+// doubtful reports new nodes that were not Ready and cannot be judged: the instances that are gone
+// since the last look, and those that were there before a time (the budget ago).
 func (e *Engine) doubtful(p *watched, o poolstate.State, nodes []kamino.Node, lost []poolstate.NewNode, before time.Time, long time.Duration, well bool) {
 	for _, n := range lost {
-		if n.Failure == "" { // else the cloud had not made it
+		if n.Failure == "" { // otherwise the cloud did not create it
 			e.doubt(p, o, "node %s, whose machine is gone: that counts where it ran for %s while other nodes were Ready, and was no spot instance", n.Hostname, long)
 		}
 	}
@@ -184,8 +184,8 @@ func (e *Engine) doubtful(p *watched, o poolstate.State, nodes []kamino.Node, lo
 	}
 }
 
-// doubt tells, once for each reason, of new nodes that say nothing of their image: that its version
-// stays next means less then.
+// doubt warns, once for each reason, about new nodes that are no evidence for or against their
+// image. Then it means less that the version stays the next image.
 func (e *Engine) doubt(p *watched, o poolstate.State, format string, args ...any) {
 	if slices.Contains(p.doubts, format) {
 		return
@@ -196,12 +196,12 @@ func (e *Engine) doubt(p *watched, o poolstate.State, format string, args ...any
 		p.version, fmt.Sprintf(format, args...), pool)})
 }
 
-// blames makes sure, of each node that is late, that other kubelets reach the API server and that
-// it does not wait for a certificate which nobody approves. Where these credentials may not look,
-// what the nodes told has to do.
+// blames makes sure, for each late node, that other kubelets reach the API server and that the node
+// does not wait for a certificate that nobody approves. Without the rights to look, the nodes' own
+// reports count.
 func (e *Engine) blames(ctx context.Context, p *watched, o poolstate.State) bool {
 	examiner, ok := e.Cluster.(kamino.Examiner)
-	for _, id := range p.born.InOrder() { // a simulation that is played again asks the same
+	for _, id := range p.born.InOrder() { // in a stable order, so that a simulation can be repeated
 		n := p.born[id]
 		if !ok || !n.Late {
 			continue
@@ -225,8 +225,8 @@ func (e *Engine) blames(ctx context.Context, p *watched, o poolstate.State) bool
 	return true
 }
 
-// passing says whether a version could not be withdrawn for what is over by itself: a cloud that
-// does not answer, or another run.
+// passing reports whether a withdrawal failed for a reason that ends by itself: a cloud that does
+// not answer, or another run.
 func passing(err error) bool {
 	held := (*kamino.HeldError)(nil)
 	return kamino.Transient(err) || errors.As(err, &held)

@@ -21,14 +21,14 @@ func (r *Run) lookConnect(ctx context.Context) (workflow.Next, error) {
 		return workflow.Next{}, err
 	}
 	if err := r.refusePaused(ctx); err != nil && r.opts.Donor != "" {
-		return workflow.Next{}, err // a rollback goes on
+		return workflow.Next{}, err // a rollback continues
 	}
 	return workflow.Done("credentials work"), nil
 }
 
 func (r *Run) checkCluster(ctx context.Context) error {
 	doubts, err := r.engine.Cluster.Preflight(ctx, r.opts.DrainOptions())
-	if errors.Is(err, kamino.ErrForbidden) { // what else is missing is told at once
+	if errors.Is(err, kamino.ErrForbidden) { // what else is missing is reported together
 		if more := r.checkProof(ctx); errors.Is(more, kamino.ErrForbidden) {
 			return errors.Join(err, more)
 		}
@@ -40,7 +40,7 @@ func (r *Run) checkCluster(ctx context.Context) error {
 	return r.checkProof(ctx)
 }
 
-// checkProof makes sure that the cluster may be asked what a proof looks at.
+// checkProof makes sure that the run may read from the cluster what a proof observes.
 func (r *Run) checkProof(ctx context.Context) error {
 	examiner, looks := r.engine.Cluster.(kamino.Examiner)
 	if !looks || r.opts.Proof.Mode == kamino.ProveNone {
@@ -52,8 +52,8 @@ func (r *Run) checkProof(ctx context.Context) error {
 	return nil
 }
 
-// checkCredentials is as much of connect as a plan needs, which is printed on clusters that were
-// not prepared yet.
+// checkCredentials is the part of connect that a plan needs. A plan also works on a cluster that
+// was not prepared.
 func (r *Run) checkCredentials(ctx context.Context) error {
 	doubts, err := r.engine.Provider.Preflight(ctx)
 	if err != nil {
@@ -85,8 +85,7 @@ func (r *Run) lookValidate(ctx context.Context) (workflow.Next, error) {
 	if err := r.refuse(mark != nil); err != nil {
 		return workflow.Next{}, err
 	}
-	// A donor that is marked may be away. Whose mark it is shows under the lease, and then it is
-	// judged.
+	// A marked donor may be away. Whose mark it is shows under the lease; then the donor is judged.
 	if r.donor.unjudged = mark != nil; !r.donor.unjudged {
 		if err := r.refuseHeld(ctx); err != nil {
 			return workflow.Next{}, err
@@ -103,7 +102,7 @@ func (r *Run) lookValidate(ctx context.Context) (workflow.Next, error) {
 	return workflow.Done(fmt.Sprintf("%s is %s of pool %s", node.Name, r.donor.instance.ID, r.pool.Name)), nil
 }
 
-// chooseProof refuses, by reading only, a run that is to prove its version where no canary can be
+// chooseProof refuses, by reading only, a run that has to prove its version where no canary can be
 // created.
 func (r *Run) chooseProof(ctx context.Context) error {
 	if r.proof.mode = r.opts.Proof.Mode; r.proof.mode != kamino.ProveCanary {
@@ -128,8 +127,7 @@ func (r *Run) chooseProof(ctx context.Context) error {
 	return r.refuseCanary(r.proof.fit.Refusals...)
 }
 
-// refuseCanary is the refusal where no canary can be created, for the given reasons; nil where there
-// are none.
+// refuseCanary is the refusal of a proof by canary, with the given reasons; nil without any.
 func (r *Run) refuseCanary(reasons ...kamino.Refusal) error {
 	if len(reasons) == 0 {
 		return nil
@@ -161,7 +159,7 @@ func (e *Engine) namedNode(ctx context.Context, name string) (kamino.Node, error
 	return n, nil
 }
 
-// namedPool is the pool of such a node, which has to be of one.
+// namedPool returns the pool of a named node. A node without a pool is an error.
 func (e *Engine) namedPool(ctx context.Context, n kamino.Node) (kamino.PoolID, error) {
 	id, err := e.Provider.PoolOf(ctx, n.ProviderID)
 	if errors.Is(err, kamino.ErrUnsupported) {
@@ -190,11 +188,11 @@ func (r *Run) readPool(ctx context.Context) error {
 	return nil
 }
 
-// labelKarpenter is on each node that Karpenter makes, with its node pool
+// labelKarpenter is the label with the node pool on each node that Karpenter creates
 // (https://karpenter.sh/docs/concepts/nodepools).
 const labelKarpenter = "karpenter.sh/nodepool"
 
-// refuseOutside refuses a node that is of no pool.
+// refuseOutside refuses a node that belongs to no pool.
 func refuseOutside(n kamino.Node, err error) error {
 	f := kamino.Refusal{Code: "provider", Field: "spec.providerID", Value: string(n.ProviderID), Why: err.Error(), Do: "choose a node of a pool that this provider can handle"}
 	if by := n.Labels[labelKarpenter]; by != "" {
@@ -204,12 +202,12 @@ func refuseOutside(n kamino.Node, err error) error {
 	return &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{f}}
 }
 
-// hintGone tells what to do about a node whose machine is gone.
+// hintGone adds what to do about a node whose machine is gone.
 func (r *Run) hintGone(err error) error {
 	switch marked := r.donor.node.Annotations[kamino.AnnotationRun] != "" || r.donor.node.Tainted(kamino.TaintBlock); {
 	case !errors.Is(err, kamino.ErrNotFound):
 		return err
-	case marked: // the node is what others know of its run
+	case marked: // other runs know of this run by the node
 		return kamino.WithHint(err, "a run took the node; to give back what it left: kamino restore")
 	}
 	return kamino.WithHint(err, "if the machine was deleted, its Node object is stale: kubectl delete node %s; else check the node's providerID", r.donor.node.Name)
@@ -219,8 +217,8 @@ func (r *Run) lookLock(ctx context.Context) (workflow.Next, error) {
 	return r.held.Look(ctx, r.freshRecord)
 }
 
-// lookFreeLock takes a lease that nobody holds. A run is never adopted, since
-// its donor would have to be given back.
+// lookFreeLock takes a lease that nobody holds. It adopts no run, because the run's donor would
+// have to be given back.
 func (r *Run) lookFreeLock(ctx context.Context) (workflow.Next, error) {
 	lease, err := r.engine.Cluster.Lease(ctx, r.pool.ID)
 	if err != nil {
@@ -232,8 +230,8 @@ func (r *Run) lookFreeLock(ctx context.Context) (workflow.Next, error) {
 	return r.lookLock(ctx)
 }
 
-// lookRecover gives back what earlier runs of the pool left before a new donor
-// is touched. An adopted run goes on where it stood if that is possible.
+// lookRecover restores what earlier runs of the pool left, before a new donor is touched. An
+// adopted run continues where it was, if possible.
 func (r *Run) lookRecover(ctx context.Context) (workflow.Next, error) {
 	nodes, err := r.engine.Cluster.Nodes(ctx)
 	if err != nil {
@@ -275,7 +273,7 @@ func (r *Run) lookRecover(ctx context.Context) (workflow.Next, error) {
 		}), nil
 	}
 	if former := r.held.Replaced; former != r.held.Cleared {
-		// Where somebody removed the donor's mark, nothing else leads to that run's pods.
+		// If somebody removed the donor's mark, the pods of that run are found only this way.
 		return workflow.Act(kamino.ActUnseal, "remove the pods of run "+former, func(ctx context.Context) error {
 			err := r.engine.Cluster.RemoveAgents(ctx, former, agentTasks(r.held.Before.Work == kamino.WorkPatch, true))
 			if err == nil {
@@ -300,8 +298,8 @@ func (r *Run) lookRecover(ctx context.Context) (workflow.Next, error) {
 	return workflow.Done("nothing was left"), nil
 }
 
-// judge asks of a donor that was marked what validate asks of any other. One that a run goes on
-// with may be away; what has become of its pool since then counts for it too.
+// judge makes the checks of validate for a donor that was marked. A donor that this run continues
+// with may be away; changes of its pool since then count for it too.
 func (r *Run) judge(ctx context.Context, continues bool) error {
 	if !r.donor.unjudged {
 		return nil
@@ -321,8 +319,8 @@ func (r *Run) judge(ctx context.Context, continues bool) error {
 	return nil
 }
 
-// leftBehind finds a donor of the pool that an earlier run left: by the marks,
-// and where Kubernetes has forgotten the node, by the record on the lease.
+// leftBehind finds a donor of the pool that an earlier run left: by the marks or, if Kubernetes has
+// forgotten the node, by the record on the lease.
 func (r *Run) leftBehind(ctx context.Context, nodes []kamino.Node, continues bool) (next workflow.Next, found bool, err error) {
 	if nodes, err = r.engine.ofPool(ctx, nodes, r.pool.ID); err != nil {
 		return workflow.Next{}, false, err
@@ -351,9 +349,9 @@ func (r *Run) leftBehind(ctx context.Context, nodes []kamino.Node, continues boo
 	}), true, nil
 }
 
-// continues says whether the adopted run can go on with this donor. It cannot
-// when it was giving back, had another donor, or when the donor has booted
-// since: then its disk is no longer the sealed one.
+// continues reports whether the adopted run can continue with this donor. It cannot if it was
+// restoring, if it had another donor, or if the donor has booted since, because its disk is then
+// not the sealed one.
 func (r *Run) continues() bool {
 	rec := r.held.Lease.Record
 	if rec.GivingBack || rec.Donor != r.donor.node.Name || !kamino.SameVM(rec.VMID, r.donor.instance.VMID) {
@@ -367,20 +365,20 @@ func (r *Run) continues() bool {
 	}
 	mark, err := r.donor.node.Claimed(r.pool.ID)
 	if err != nil || mark == nil {
-		// Not marked yet, or returned already: both are fine to go on from. A mark
-		// that somebody removed meanwhile is not.
+		// The run can continue if the donor is not marked yet, or was returned already. It cannot
+		// if somebody removed the mark meanwhile.
 		return err == nil && !rec.Sealing && !rec.Held
 	}
 	// A node that is patched boots in between.
 	return mark.Run == r.held.Run && (mark.BootID == r.donor.node.BootID || rec.Work == kamino.WorkPatch)
 }
 
-// fit compares the donor with the pool's model and image definition, before
-// anything is touched: what of these can never be changed later would otherwise
-// be found out when the donor is off, or when the pool can no longer grow.
+// fit compares the donor with the pool's model and image definition before anything is changed.
+// Differences that can never be changed would otherwise show when the donor is off, or when the
+// pool cannot grow any more.
 func (r *Run) fit(ctx context.Context) error {
 	if r.work() == kamino.WorkPatch {
-		return nil // nothing is made of its disk
+		return nil // no image is made of its disk
 	}
 	var all []kamino.Refusal
 	var definition *kamino.Artifact
@@ -406,7 +404,7 @@ func (r *Run) fit(ctx context.Context) error {
 	return nil
 }
 
-// said are the doubts that were told.
+// said returns the doubts that were reported.
 func (r *Run) said() (texts []string) {
 	for _, d := range r.doubts {
 		texts = append(texts, d.String())
@@ -414,7 +412,7 @@ func (r *Run) said() (texts []string) {
 	return texts
 }
 
-// doubt tells what could not be found out, once.
+// doubt reports once what could not be found out.
 func (r *Run) doubt(step, what string) { r.doubtAll(step, []kamino.Warning{{Found: what}}) }
 
 func (r *Run) doubtAll(step string, doubts []kamino.Warning) {

@@ -20,14 +20,14 @@ import (
 // Health is the result of a check.
 type Health string
 
-// The results. Only CheckFailed would stop a run.
+// The results of a check. Only CheckFailed would stop a run.
 const (
 	CheckPassed Health = "ok"
-	CheckWarned Health = "warning" // could not be found out, or is in the way at the moment only
+	CheckWarned Health = "warning" // could not be found out, or prevents a run only at the moment
 	CheckFailed Health = "failed"
 )
 
-// Check is one thing that a run needs, and what was found.
+// Check is one requirement of a run, with what was found.
 type Check struct {
 	Name  string `json:"check"`
 	Pool  string `json:"pool,omitempty"`
@@ -37,9 +37,9 @@ type Check struct {
 	Do    string `json:"do,omitempty"` // what to type or change next
 }
 
-// Doctor makes the checks of a run and changes nothing: with the named donor, or for
-// each pool with its best candidate. What is wrong is among the checks; the error is for
-// options that no run would accept.
+// Doctor makes the checks of a run and changes nothing: with the named donor, or for each pool with
+// its best candidate. Problems are in the checks; the error is for options that no run would
+// accept.
 func (e *Engine) Doctor(ctx context.Context, opts kamino.AutoOptions, donor string) ([]Check, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (e *Engine) Doctor(ctx context.Context, opts kamino.AutoOptions, donor stri
 	d.check("cloud", "credentials work, and allow what a run does", func() error { return d.checkCredentials(ctx) })
 	d.check("cluster", "prepared, and allows what a run does", func() error { return d.checkCluster(ctx) })
 	var paused *kamino.RefusedError
-	if errors.As(e.refusePaused(ctx), &paused) { // who may not read it is told by the run
+	if errors.As(e.refusePaused(ctx), &paused) { // the run reports if it may not read the pause
 		d.failed(kamino.CodePaused, paused)
 	}
 	if donor != "" {
@@ -104,7 +104,7 @@ func (e *Engine) doctorRun(ctx context.Context, opts kamino.Options) []Check {
 		if err := d.planLease(ctx); err == nil && d.plan.Unfinished != nil {
 			refused := d.checks
 			d.checks = nil
-			d.checkLease(ctx) // first, as the rest may be because of what that run holds
+			d.checkLease(ctx) // first, because that run may be the cause of the others
 			d.checks = append(d.checks, refused...)
 		}
 		return d.checks
@@ -132,7 +132,7 @@ func (e *Engine) doctorRun(ctx context.Context, opts kamino.Options) []Check {
 	return d.checks
 }
 
-// doctor collects checks of one run that never begins.
+// doctor collects the checks of a run that never begins.
 type doctor struct {
 	*Run
 	checks []Check
@@ -143,7 +143,7 @@ func (d *doctor) add(c Check) {
 	d.checks = append(d.checks, c)
 }
 
-// check adds what look found, and a warning for each doubt that it had.
+// check adds the result of look, and a warning for each doubt.
 func (d *doctor) check(name, fine string, look func() error) (passed bool) {
 	doubts := len(d.doubts)
 	err := look()
@@ -184,7 +184,7 @@ func (d *doctor) refused(r kamino.Refusal) {
 	d.add(Check{Name: r.Code, State: CheckFailed, Found: found, Do: r.Do})
 }
 
-// checkLease reads the lease. A run that has it is no fault, but stands in the way.
+// checkLease reads the lease. A run that holds it is no fault, but prevents another run.
 func (d *doctor) checkLease(ctx context.Context) (passed bool) {
 	lease, err := d.engine.Cluster.Lease(ctx, d.pool.ID)
 	if err != nil {
@@ -217,8 +217,7 @@ func (d *doctor) checkLease(ctx context.Context) (passed bool) {
 	return true
 }
 
-// PackageDiff is how the packages of a running node differ from those that the next node of its
-// pool would have.
+// PackageDiff compares the packages of a running node with those of the next node of its pool.
 type PackageDiff struct {
 	Node    string               `json:"node"`
 	Pool    string               `json:"pool"`
@@ -228,8 +227,8 @@ type PackageDiff struct {
 	Missing []kamino.CachedImage `json:"imagesNotCached"` // images of the node that the next one would have to pull
 }
 
-// PackageDrift is a package that is not the same. A side that has several versions of it, as of
-// kernels, has them joined by commas; "" is not installed.
+// PackageDrift is a package that differs. Several versions of a package (kernels) are joined by
+// commas; "" means not installed.
 type PackageDrift struct {
 	Name string `json:"name"`
 	Arch string `json:"architecture,omitempty"`
@@ -242,8 +241,8 @@ const (
 	packagesLimit = 5 * time.Minute
 )
 
-// PackageDiff asks a node for its packages, by a pod, and compares them with those of the version
-// that the next node of its pool boots from. It leaves the node as it was.
+// PackageDiff reads a node's packages by a pod, and compares them with those of the pool's next
+// image. It leaves the node as it was.
 func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff, err error) {
 	shelf, ok := e.Cluster.(kamino.PackageStore)
 	if !ok {
@@ -285,12 +284,12 @@ func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff,
 	return out, nil
 }
 
-// packagesEnded is how long the pod of another process is seen to have ended, before it counts as
-// left behind: who waits for it reads its list and removes it within seconds.
+// packagesEnded is how long another process's pod must have ended before it counts as left behind.
+// A live process reads the list and removes the pod within seconds.
 const packagesEnded = 10 * time.Second
 
-// askPackages gets a node's list by a pod, which does not outlive it. Processes that ask the same
-// node take turns: the pod has the node's name, and each knows its own by the nonce.
+// askPackages reads a node's list by a pod, and removes the pod. Processes that ask the same node
+// take turns: the pod's name is the node's, and each process recognizes its own pod by the nonce.
 func (e *Engine) askPackages(ctx context.Context, shelf kamino.PackageStore, n kamino.Node) (list []string, err error) {
 	switch mark, merr := n.Mark(); {
 	case merr != nil:
@@ -313,7 +312,7 @@ func (e *Engine) askPackages(ctx context.Context, shelf kamino.PackageStore, n k
 			err = errors.Join(err, fmt.Errorf("clean up after reading the packages of node %s: %w", n.Name, ferr))
 		}
 	}()
-	var seen kamino.AgentPod // of another process, that has ended
+	var seen kamino.AgentPod // a pod of another process that has ended
 	var ended time.Time
 	for began := e.now(); ; {
 		pod, err := e.Cluster.AgentPod(ctx, order.Run, kamino.TaskPackages)

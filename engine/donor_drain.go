@@ -11,24 +11,24 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// drainState is what was seen while the donor was emptied and sealed.
+// drainState is what was observed while the donor was drained and sealed.
 type drainState struct {
-	evicting bool      // this process has asked the donor's pods to leave
-	emptied  time.Time // when no pod was left that had to leave
+	evicting bool      // this process has evicted pods of the donor
+	emptied  time.Time // when every evictable pod had left
 	held     time.Time // when the donor was first seen out of service
-	// surveyless: the donor cannot be looked at beside its pods.
+	// surveyless: no inventory pod can run on the donor beside its pods.
 	surveyless bool
-	served     bool // no pod that looks at the donor beside its pods is of a former process
-	unasked    bool // the donor's mark was seen before any seal pod was asked for
-	listing    bool // this process has asked the donor for its packages
-	listed     bool // they are compared, or are not known before the seal
-	rested     bool // the donor was seen off after its snapshot had been begun
+	served     bool // no inventory pod on the donor is of a former process
+	unasked    bool // the donor's mark was seen before any seal pod was requested
+	listing    bool // this process has requested the donor's packages
+	listed     bool // the packages are compared, or are not known before the seal
+	rested     bool // the donor was seen off after its snapshot had begun
 	patch      patching
 	local      []kamino.Refusal // of a plan: the local volumes of the donor
 }
 
-// lookRehearse finds out, before anything is done to the donor, what would end
-// its drain or its seal anyway: once its pods are evicted, somebody has noticed.
+// lookRehearse finds out, before the donor is changed, what would end its drain or its seal. Once
+// pods are evicted, users notice.
 func (r *Run) lookRehearse(ctx context.Context) (workflow.Next, error) {
 	return r.rehearse(ctx, r.sealOrder())
 }
@@ -60,7 +60,7 @@ func (r *Run) rehearse(ctx context.Context, order kamino.SealOrder) (workflow.Ne
 	return workflow.Done("drain and seal are possible"), nil
 }
 
-// refuseSeal refuses a donor to which something came after the rehearsal that a stop would harm: a
+// refuseSeal refuses a donor that got, after the rehearsal, something that a stop would harm: a
 // local volume, or a pod that tolerates the block.
 func (r *Run) refuseSeal(ctx context.Context, n kamino.Node) error {
 	pods, err := r.engine.Cluster.Rehearse(ctx, n, r.sealOrder(), r.opts.DrainOptions())
@@ -116,11 +116,11 @@ func (r *Run) lookDrain(ctx context.Context) (workflow.Next, error) {
 	return workflow.Wait(kamino.DescribePods(pods)), nil
 }
 
-// detachTime is how long volumes are waited for once their pods have left. A volume that is still
-// attached to a machine which goes off is let go by the attach-detach controller only after six
-// minutes (maxWaitForUnmountDuration in k8s.io/kubernetes/pkg/controller/volume/attachdetach), and
-// its pod cannot start elsewhere so long. Volumes of pods that stay are never detached: the node
-// does not tell which those are.
+// detachTime is how long a run waits for volumes after their pods have left. The attach-detach
+// controller releases a volume of a machine that is off only after six minutes
+// (maxWaitForUnmountDuration in k8s.io/kubernetes/pkg/controller/volume/attachdetach), and its pod
+// cannot start elsewhere so long. Volumes of pods that stay are never detached; the node does not
+// show which those are.
 const detachTime = 2 * time.Minute
 
 // lookDetached waits until the volumes of the pods that left are detached from the donor.
@@ -141,7 +141,7 @@ func (r *Run) lookDetached(n kamino.Node) workflow.Next {
 
 const evictThePods = "evict the pods of the node"
 
-// drainStuck decides whether waiting for pods still makes sense.
+// drainStuck decides whether to continue waiting for pods.
 func (r *Run) drainStuck(pods []kamino.Pod, opts kamino.DrainOptions) error {
 	if back := kamino.Returning(pods); len(back) > 0 {
 		return r.undrainable(back)

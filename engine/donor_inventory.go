@@ -12,9 +12,9 @@ import (
 
 const lookAtTheFiles = "check the files of the donor's disk"
 
-// lookSurvey waits for the inventory of the donor's files: what a policy refuses is refused before
-// a pod is evicted, and in the donor's time away only what changed is read again. Where it cannot
-// be made here, the seal makes it.
+// lookSurvey waits for the inventory of the donor's files. A disk that a policy refuses is refused
+// before a pod is evicted, and while the donor is away only changes are read again. If the
+// inventory cannot be made here, the seal makes it.
 func (r *Run) lookSurvey(ctx context.Context) (workflow.Next, error) {
 	n, left, err := r.serving(ctx)
 	if err != nil {
@@ -53,8 +53,8 @@ func (r *Run) lookSurvey(ctx context.Context) (workflow.Next, error) {
 
 const sealSurveys = "the seal makes the inventory"
 
-// serving reads the node for a look at it beside its pods. left: that is left to a later step,
-// because it cannot be made here, or an earlier process of this run has come further.
+// serving reads the node for a task that runs beside its pods. left: a later step does the task,
+// because it cannot run here, or because an earlier process of this run is further.
 func (r *Run) serving(ctx context.Context) (n kamino.Node, left bool, err error) {
 	n, mark, err := r.donor.recentNode(ctx, r.held.Run)
 	switch {
@@ -70,8 +70,8 @@ func (r *Run) serving(ctx context.Context) (n kamino.Node, left bool, err error)
 	return n, false, nil
 }
 
-// askAgain removes the pod that refused the node for the former process of an adopted run: a person
-// may have mended since what it tells.
+// askAgain removes the pod that refused the node for the former process of an adopted run, because
+// a person may have solved the problem since.
 func (r *Run) askAgain(pod kamino.AgentPod) (workflow.Next, bool) {
 	if !r.held.Adopted || r.empty.served || !pod.Failed && !pod.Refused {
 		return workflow.Next{}, false
@@ -79,7 +79,8 @@ func (r *Run) askAgain(pod kamino.AgentPod) (workflow.Next, bool) {
 	return r.removePods("remove the pod that examined the node for the former process, to examine it again"), true
 }
 
-// beginSurvey asks for the inventory. A cluster that admits no such pod is no reason to stay away.
+// beginSurvey starts the inventory. If the cluster does not admit its pod, the run continues
+// without.
 func (r *Run) beginSurvey(ctx context.Context, n kamino.Node) error {
 	r.empty.served = true
 	err := r.engine.Cluster.StartAgent(ctx, n, kamino.TaskInventory, r.sealOrder())
@@ -95,7 +96,7 @@ func (r *Run) withoutSurvey(why string) {
 	r.held.Warn(why + "; the inventory is taken after the drain instead")
 }
 
-// lookUnseal removes the seal pod, so that nothing seals the disk any more.
+// lookUnseal removes the seal pod, so that nothing can seal the disk any more.
 func (r *Run) lookUnseal(ctx context.Context) (workflow.Next, error) {
 	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.Run, kamino.TaskSeal)
 	if err != nil && !errors.Is(err, kamino.ErrNotFound) {
@@ -110,7 +111,7 @@ func (r *Run) lookUnseal(ctx context.Context) (workflow.Next, error) {
 
 const deleteTheSealPod = "delete the seal pod"
 
-// lookPods removes the seal pod, and those of an inventory or a patch that ended with their run.
+// lookPods removes the seal pod, and the pods of an inventory or a patch that ended with their run.
 func (r *Run) lookPods(ctx context.Context) (workflow.Next, error) {
 	next, err := r.lookUnseal(ctx)
 	if err != nil || next.Kind != workflow.NextDone {
@@ -132,13 +133,13 @@ func (r *Run) lookPods(ctx context.Context) (workflow.Next, error) {
 	return next, nil
 }
 
-// asker is a Cluster that asks nodes for their packages, as a Shelf does.
+// asker is a Cluster that reads the packages of nodes, as a PackageStore does.
 type asker interface {
 	AskPackages(ctx context.Context, node kamino.Node, order kamino.SealOrder) error
 }
 
-// lookPackages makes sure, before a pod is evicted, that the donor is not as it was when a version
-// was made of it that is withdrawn. Where it does not tell, the receipt will.
+// lookPackages refuses, before a pod is evicted, a donor with the same packages as a withdrawn
+// version that was made of it. If the node does not report its packages, the receipt will.
 func (r *Run) lookPackages(ctx context.Context, n kamino.Node) (workflow.Next, error) {
 	shelf, ok := r.engine.Cluster.(asker)
 	bad := r.withdrawnOf(r.donor.instance.VMID)
@@ -188,14 +189,15 @@ func (r *Run) untold(why string) {
 	r.held.Warn(why + "; whether its packages are those of a withdrawn version is checked after the drain")
 }
 
-// withdrawnOf is the newest withdrawn version that was made of a machine and tells its packages.
+// withdrawnOf returns the newest withdrawn version that was made of a machine and has the digest of
+// its packages.
 func (r *Run) withdrawnOf(vm string) *kamino.Artifact {
 	return kamino.First(r.image.bad, func(v kamino.Artifact) bool {
 		return v.Tags[kamino.TagPackages] != "" && kamino.SameVM(v.Tags[kamino.TagVM], vm)
 	})
 }
 
-// sameAs is the withdrawn version that was made of the same packages on the same machine.
+// sameAs returns the withdrawn version that was made of the same packages on the same machine.
 func (r *Run) sameAs(digest, vm string) *kamino.Artifact {
 	return kamino.First(r.image.bad, func(v kamino.Artifact) bool {
 		return digest != "" && v.Tags[kamino.TagPackages] == digest && kamino.SameVM(v.Tags[kamino.TagVM], vm)

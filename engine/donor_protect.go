@@ -19,7 +19,7 @@ func (r *Run) lookProtect(ctx context.Context) (workflow.Next, error) {
 		return workflow.Next{}, fmt.Errorf("cluster-autoscaler is deleting node %s", n.Name)
 	}
 	if mark == nil && (r.held.Sealing() || n.Tainted(kamino.TaintBlock)) {
-		// A new mark would know nothing of what was done to the donor.
+		// A new mark would not know what was done to the donor.
 		return workflow.Next{}, r.lostMark()
 	}
 	if mark == nil {
@@ -28,13 +28,13 @@ func (r *Run) lookProtect(ctx context.Context) (workflow.Next, error) {
 			if err := r.engine.Cluster.Mark(ctx, n, m); err != nil || r.held.Overdue() || m.Work == kamino.WorkPatch {
 				return err
 			}
-			// It takes about as long as the settling, so it begins with it. The next step looks
-			// whether it did.
+			// The inventory takes about as long as the settling, so they begin together. The next
+			// step checks its end.
 			return r.beginSurvey(ctx, n)
 		}).Announcing(kamino.ActSurvey, lookAtTheFiles).Then(whySettle, r.engine.forAutoscaler(settle)), nil
 	}
-	// The autoscaler looks at the annotation only when it evaluates the node,
-	// and finishes a deletion that it has begun.
+	// The autoscaler reads the annotation only when it evaluates the node, and finishes a deletion
+	// that it has begun.
 	if age, limit := r.engine.now().Sub(mark.Since), r.engine.forAutoscaler(settle); age >= 0 && age < limit && r.runner.Spent() < limit {
 		return workflow.WaitFor(whySettle, limit-max(age, r.runner.Spent())), nil
 	}
@@ -43,12 +43,12 @@ func (r *Run) lookProtect(ctx context.Context) (workflow.Next, error) {
 
 const whySettle = "cluster-autoscaler to notice the annotation"
 
-// settle is how long cluster-autoscaler is given to see the protection: two of its scan intervals,
-// which are ten seconds by default (--scan-interval,
+// settle is how long a run waits for cluster-autoscaler to see the protection: two of its scan
+// intervals, which are ten seconds by default (--scan-interval,
 // https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md).
 const settle = 20 * time.Second
 
-// forAutoscaler is how long a wait for cluster-autoscaler's sake lasts.
+// forAutoscaler returns the length of a wait for cluster-autoscaler.
 func (e *Engine) forAutoscaler(needed time.Duration) time.Duration {
 	return min(needed, cmp.Or(e.SettleLimit, needed))
 }

@@ -11,39 +11,39 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// settleTime is how long a donor that may have been told to go off is watched before it counts as
-// never having gone. A seal stops the kubelet within a few seconds, and after ten more where it
-// records the donor's boot first (agent/generic.go).
+// settleTime is how long a donor that may be switching off is watched before it counts as never
+// having gone. A seal stops the kubelet within a few seconds, or ten seconds later if it records
+// the donor's boot first (agent/generic.go).
 const settleTime = time.Minute
 
-// recovery is what was seen of a donor that comes back.
+// recovery is what was observed of a donor that comes back.
 type recovery struct {
-	offSeen    bool   // the machine was off, or on its way
-	bootThen   string // what Kubernetes took for its boot then
+	offSeen    bool   // the machine was off, or switching off
+	bootThen   string // the boot ID that its Node showed then
 	firstPulse time.Time
-	// sealStarted: a seal pod of the run had begun to run; unsealed: none was left when the marks
-	// were taken off.
+	// sealStarted: a seal pod of the run had begun to run. unsealed: there was none when the marks
+	// were removed.
 	sealStarted, unsealed bool
-	removed               bool // the pods of the run, by an act that took long
+	removed               bool // the pods of the run were removed, in an act that took long
 
-	work      kamino.Work // that the donor's mark names
-	missing   missing     // zero while the donor's instance is there
-	forgotten bool        // only the snapshot of its disk names the donor
-	poolGone  bool        // a person said that the pool was deleted for good
-	returned  []string    // runs whose donors this one has given back
-	// leaves are versions still being built that are not waited for; left: there was one.
+	work      kamino.Work // work of the donor's mark
+	missing   missing     // zero while the donor's instance exists
+	forgotten bool        // only the tags of a snapshot name the donor
+	poolGone  bool        // a person declared that the pool was deleted
+	returned  []string    // runs whose donors this run has given back
+	// leaves selects versions in progress that are not waited for. left: there was one.
 	leaves func(kamino.Artifact) bool
 	left   bool
 }
 
-// sawPower notes that the machine was off, and what its node told of its boot then.
+// sawPower records that the machine was off, and the boot ID that its Node showed then.
 func (c *recovery) sawPower(power kamino.Power, n kamino.Node) {
 	if power != kamino.PowerOn && !c.offSeen {
 		c.offSeen, c.bootThen = true, n.BootID
 	}
 }
 
-// boot compares the boot that the node shows with that of its mark.
+// boot compares the boot ID of the node with that of its mark.
 func (c *recovery) boot(n kamino.Node, mark *kamino.Mark) bootSight {
 	switch {
 	case mark == nil && n.UID == "", mark != nil && mark.BootID == "" && n.BootID == "":
@@ -52,14 +52,14 @@ func (c *recovery) boot(n kamino.Node, mark *kamino.Mark) bootSight {
 		return bootMarked
 	case c.offSeen && n.BootID != c.bootThen:
 		return bootFresh
-	case mark == nil || mark.BootID == "": // then nothing tells that it has booted
+	case mark == nil || mark.BootID == "": // then nothing shows a new boot
 		return bootUnmarked
 	}
 	return bootOther
 }
 
-// alive watches the kubelet's pulse: true once it has moved after settleTime. A seal that has just
-// begun lets the kubelet beat once more: only what is heard after the settling counts.
+// alive watches the kubelet's pulse. It is true once the pulse has moved after settleTime: a seal
+// that has just begun lets the kubelet report once more, so an earlier pulse does not count.
 func (c *recovery) alive(ready bool, pulse time.Time, spent time.Duration) bool {
 	if spent <= settleTime {
 		return false
@@ -70,42 +70,43 @@ func (c *recovery) alive(ready bool, pulse time.Time, spent time.Duration) bool 
 	return ready && pulse.After(c.firstPulse)
 }
 
-// bootSight compares the boot that a donor's node shows with the one that its mark names.
+// bootSight is the result of comparing the boot ID of a donor's node with the one in its mark.
 type bootSight int
 
 const (
-	bootMarked   bootSight = iota // the same: what Kubernetes shows is from before the donor was touched
-	bootFresh                     // another one, and another than when the machine was seen off
-	bootOther                     // another one than the marked
-	bootUnmarked                  // the mark names none, as where only the taint is left of it, or is gone
-	bootUnknown                   // neither mark nor node name one, as where Kubernetes forgot the node
+	bootMarked   bootSight = iota // the same: Kubernetes shows the node as it was before the run changed it
+	bootFresh                     // another than the mark's, and another than when the machine was seen off
+	bootOther                     // another than the mark's
+	bootUnmarked                  // the mark has no boot ID, as where only the taint is left, or there is no mark
+	bootUnknown                   // neither mark nor node has a boot ID, as where Kubernetes forgot the node
 )
 
-// recoveryObservation is what giving back sees of a donor that may have been sealed or switched off.
+// recoveryObservation is what a restore observes of a donor that may have been sealed or switched
+// off.
 type recoveryObservation struct {
 	power   kamino.Power
-	ready   bool // its node is Ready, and is that of this machine
+	ready   bool // its node is Ready, and runs on this machine
 	boot    bootSight
-	started bool // it was seen off, or this run asked it to start: only the boot is missing
-	sealed  bool // a receipt of the run, or a seal pod that ran: the disk may be sealed
+	started bool // it was seen off, or this run started it: only the boot is missing
+	sealed  bool // there is a receipt of the run, or a seal pod ran: the disk may be sealed
 }
 
-// recoveryAction is what brings a donor back.
+// recoveryAction is what a restore does next to bring a donor back.
 type recoveryAction int
 
 const (
-	backNow       recoveryAction = iota // nothing: it is back
+	backNow       recoveryAction = iota // nothing: the donor is back
 	switchOn                            // start the machine
 	awaitPower                          // wait until it is on or off
 	awaitBoot                           // wait for the node to show another boot
 	awaitReady                          // wait for the node to be Ready
-	hearNode                            // back, once its kubelet is heard of: Ready may be of the past
-	hearKubelet                         // never went, if its kubelet is heard of for longer than a seal leaves it
-	switchOffSoon                       // sealed and hanging: off after two minutes, for the next boot mends the disk
-	switchOffLate                       // the same after a silence that no boot lasts, where nobody knows what was sealed
+	hearNode                            // the donor is back once its kubelet reports: Ready may be old
+	hearKubelet                         // the donor never went off, if its kubelet reports for longer than during a seal
+	switchOffSoon                       // sealed and hanging: switch it off after two minutes, because the next boot repairs the disk
+	switchOffLate                       // the same after a silence longer than any boot, if nobody knows what was sealed
 )
 
-// backRow is a row of the table; what it leaves out is any.
+// backRow is a row of the table; an empty field matches anything.
 type backRow struct {
 	power   []kamino.Power
 	ready   []bool
@@ -117,16 +118,16 @@ type backRow struct {
 
 func is[T any](values ...T) []T { return values }
 
-// waysBack is the table. Exactly one row fits every sight. A start is waited for and never undone,
-// or a slow boot would be ended again and again.
+// waysBack is the table of actions. Exactly one row matches each observation. A start is waited for
+// and never interrupted, because a slow boot would be ended again and again.
 var waysBack = []backRow{
 	{power: is(kamino.PowerOff), what: switchOn},
 	{power: is(kamino.PowerBetween), what: awaitPower},
 
 	{power: is(kamino.PowerOn), ready: is(true), boot: is(bootFresh), what: backNow},
 	{power: is(kamino.PowerOn), ready: is(true), boot: is(bootOther, bootUnmarked), what: hearNode},
-	// What is shown is the old boot: has the machine just been started, did it never go off, or is
-	// it still going?
+	// The node shows the old boot: the machine was just started, or never went off, or is still
+	// switching off.
 	{power: is(kamino.PowerOn), ready: is(true), boot: is(bootMarked, bootUnknown), started: is(true), what: awaitBoot},
 	{power: is(kamino.PowerOn), ready: is(true), boot: is(bootMarked, bootUnknown), started: is(false), sealed: is(false), what: hearKubelet},
 	{power: is(kamino.PowerOn), ready: is(true), boot: is(bootMarked), started: is(false), sealed: is(true), what: switchOffSoon},
@@ -134,19 +135,19 @@ var waysBack = []backRow{
 
 	{power: is(kamino.PowerOn), ready: is(false), started: is(true), what: awaitReady},
 	{power: is(kamino.PowerOn), ready: is(false), boot: is(bootFresh, bootOther), started: is(false), what: awaitReady},
-	// It was not seen to boot, and may hang half sealed: then only its next boot mends the disk.
+	// It was not seen to boot, and may hang half sealed: then only its next boot repairs the disk.
 	{power: is(kamino.PowerOn), ready: is(false), boot: is(bootMarked), started: is(false), what: switchOffSoon},
 	{power: is(kamino.PowerOn), ready: is(false), boot: is(bootUnmarked, bootUnknown), started: is(false), what: switchOffLate},
 }
 
-// decide finds the row that fits. It is a pure function.
+// decide returns the action of the matching row. It is a pure function.
 func (s recoveryObservation) decide() recoveryAction {
 	for _, row := range waysBack {
 		if row.fits(s) {
 			return row.what
 		}
 	}
-	return awaitReady // a test keeps it from coming here
+	return awaitReady // a test shows that this is never reached
 }
 
 func (row backRow) fits(s recoveryObservation) bool {
@@ -156,9 +157,8 @@ func (row backRow) fits(s recoveryObservation) bool {
 
 func anyOr[T comparable](list []T, v T) bool { return len(list) == 0 || slices.Contains(list, v) }
 
-// lookStart brings the donor's machine and node back. It is done when the node
-// is Ready in a boot that began after the mark was written, or when the donor
-// never went off.
+// lookStart brings the donor's machine and node back. It is done when the node is Ready in a boot
+// that began after the mark was written, or when the donor never went off.
 func (r *Run) lookStart(ctx context.Context) (workflow.Next, error) {
 	mark, gone, err := r.donorMark(ctx)
 	if err != nil || gone != "" {
@@ -171,7 +171,7 @@ func (r *Run) lookStart(ctx context.Context) (workflow.Next, error) {
 		return workflow.Done("the machine was not switched off"), nil
 	}
 	if r.donor.node.UID != "" && !r.donor.node.RunsOn(r.donor.instance.ID) {
-		// The node's name is another machine's: no node tells when the donor is back.
+		// Another machine has the node's name, so no node shows when the donor is back.
 		return r.lookPower(ctx, r.donor.node.Name, r.donor.instance)
 	}
 	if why, err := r.stranger(ctx, r.donor.node.Name, r.donor.instance.ID); err != nil || why != "" {
@@ -192,13 +192,13 @@ func (r *Run) lookStart(ctx context.Context) (workflow.Next, error) {
 	return r.comeBack(ctx, in, r.sight(mark, in).decide())
 }
 
-// sight is what giving back sees of the donor. Started is a machine that was seen off, or that the
-// run asked to start: then only the boot is missing.
+// sight returns the observation of the donor. started: the machine was seen off, or the run started
+// it, so only the boot is missing.
 func (r *Run) sight(mark *kamino.Mark, in kamino.Instance) recoveryObservation {
 	n := r.donor.node
 	receipt, receipted := n.Receipt()
-	// A seal that tells why it failed took everything back and started the kubelet again, or is
-	// switching the machine off: the kubelet, or its silence, tells which.
+	// A seal that reports why it failed has restored everything and started the kubelet again, or
+	// is switching the machine off. The kubelet, or its silence, shows which.
 	began := r.back.sealStarted && n.SealFailure(r.held.Run) == ""
 	return recoveryObservation{
 		power: in.Power, ready: n.Ready && kamino.SameVM(n.SystemUUID, in.VMID), boot: r.back.boot(n, mark),
@@ -207,7 +207,7 @@ func (r *Run) sight(mark *kamino.Mark, in kamino.Instance) recoveryObservation {
 	}
 }
 
-// comeBack does what was decided, where it takes time in its time.
+// comeBack does the action, at its time.
 func (r *Run) comeBack(ctx context.Context, in kamino.Instance, what recoveryAction) (workflow.Next, error) {
 	switch what {
 	case backNow:
@@ -258,8 +258,8 @@ func (r *Run) lookAlive(ctx context.Context, fine, why string) (workflow.Next, e
 	return workflow.Wait(why), nil
 }
 
-// donorMark reads the donor's node and its mark. A node that is gone or that
-// another machine has taken over leaves only the record to go by.
+// donorMark reads the donor's node and its mark. If the node is gone, or another machine has its
+// name, only the record on the lease is left.
 func (r *Run) donorMark(ctx context.Context) (mark *kamino.Mark, gone string, err error) {
 	n, err := r.donor.rereadNode(ctx)
 	if errors.Is(err, kamino.ErrNotFound) {
@@ -281,18 +281,18 @@ func (r *Run) donorMark(ctx context.Context) (mark *kamino.Mark, gone string, er
 	return mark, "", nil
 }
 
-// longSilence is more than any donor needs to boot and report.
+// longSilence is longer than any donor needs to boot and report.
 const longSilence = 10 * time.Minute
 
-// touched says whether the donor may have been sealed or switched off: its mark or the lease says
-// so. Kubernetes may have forgotten the node, or shows its mark as it was in a backup of etcd.
+// touched reports whether the donor may have been sealed or switched off, by its mark or by the
+// lease. Kubernetes may have forgotten the node, or may show its mark from a backup of etcd.
 func (r *Run) touched(mark *kamino.Mark) bool {
 	return r.back.forgotten || mark != nil && mark.Sealing || r.held.Mine() && r.held.Lease.Record.Sealing
 }
 
 const startTheMachine = "start the machine"
 
-// lookReturn takes our marks off the node, and with them the seal pod.
+// lookReturn removes the run's marks from the node, and the seal pod.
 func (r *Run) lookReturn(ctx context.Context) (workflow.Next, error) {
 	if r.away.to.IsZero() {
 		r.away.to = r.engine.now()
@@ -325,10 +325,10 @@ func (r *Run) lookReturn(ctx context.Context) (workflow.Next, error) {
 	return r.lookUnseal(ctx)
 }
 
-// takeOff takes the marks off the node once no pod can seal its disk any more.
-// ErrInProgress: one is still there.
+// takeOff removes the marks once no pod can seal the node's disk any more. ErrInProgress: a pod is
+// still there.
 func (r *Run) takeOff(ctx context.Context, n kamino.Node) error {
-	if !r.back.removed { // else it was done before, and took so long that this act had to end
+	if !r.back.removed { // otherwise it was done in an earlier act, which had to end
 		if err := r.removeAgents(ctx); err != nil {
 			return err
 		}
@@ -346,10 +346,10 @@ func (r *Run) takeOff(ctx context.Context, n kamino.Node) error {
 	return r.engine.Cluster.Unmark(ctx, n)
 }
 
-// giveBackNode gives back a node that another run left.
+// giveBackNode restores a node that another run left.
 func (r *Run) giveBackNode(ctx context.Context, n kamino.Node, mark kamino.Mark) error {
 	engine := *r.engine
-	engine.DonorBack = nil // this run's own is still to go
+	engine.DonorBack = nil // this run's own donor is still to go
 	other := engine.newRun(r.opts)
 	other.pool, other.holds, other.back.poolGone = r.pool, r.holds, r.back.poolGone
 	other.held.InNameOf(mark.Run, r.held.Lease)
@@ -364,8 +364,8 @@ func (r *Run) giveBackNode(ctx context.Context, n kamino.Node, mark kamino.Mark)
 	return err
 }
 
-// lookPower starts a donor's machine where no node tells when it is back. What is known of it is a
-// claim here too: nothing is done to a machine of another node or pool.
+// lookPower starts a donor's machine where no node shows when it is back. The record of the machine
+// is a claim here too: a machine of another node or pool is not touched.
 func (r *Run) lookPower(ctx context.Context, donor string, was kamino.Instance) (workflow.Next, error) {
 	in, err := r.engine.Provider.Instance(ctx, was.ID)
 	if errors.Is(err, kamino.ErrNotFound) || errors.Is(err, kamino.ErrNotVisible) && r.back.poolGone {
@@ -391,7 +391,7 @@ func (r *Run) lookPower(ctx context.Context, donor string, was kamino.Instance) 
 	}).Then("the machine to start", 0), nil
 }
 
-// leftOff is done without having done anything to a machine that is not the donor's.
+// leftOff is done without a change to a machine that is not the donor's.
 func (r *Run) leftOff(why string) workflow.Next {
 	if why == "" {
 		return workflow.Next{}

@@ -11,8 +11,8 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// guestHalt is how long a sealed machine is given to switch itself off before
-// the provider is asked to.
+// guestHalt is how long a sealed machine may take to switch itself off before the provider switches
+// it off.
 const guestHalt = time.Minute
 
 func (r *Run) sealOrder() kamino.SealOrder {
@@ -26,8 +26,8 @@ func (r *Run) sealOrder() kamino.SealOrder {
 	return order
 }
 
-// agentPod reads the pod in which the run does a task on a node. One of that name that somebody
-// else made is an error.
+// agentPod reads the pod in which the run does a task on a node. It is an error if somebody else
+// made a pod of that name.
 func (r *Run) agentPod(ctx context.Context, n kamino.Node, task kamino.Task) (kamino.AgentPod, error) {
 	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.Run, task)
 	if err != nil {
@@ -38,8 +38,8 @@ func (r *Run) agentPod(ctx context.Context, n kamino.Node, task kamino.Task) (ka
 
 const sealTheDisk = "seal the disk"
 
-// lookSeal waits for the receipt of this run and this boot. Without it nothing
-// goes on: an unsealed disk is never snapshotted.
+// lookSeal waits for the receipt of this run and this boot. Without the receipt the run does not
+// continue: an unsealed disk is never snapshotted.
 func (r *Run) lookSeal(ctx context.Context) (workflow.Next, error) {
 	n, mark, err := r.donor.readNode(ctx, r.held.Run)
 	if err != nil {
@@ -85,8 +85,8 @@ func (r *Run) lookSeal(ctx context.Context) (workflow.Next, error) {
 	return r.lookSilent(ctx, n, pod.Exists)
 }
 
-// lookSilent asks the cloud about a donor that does not report: either it is on its way off with
-// the receipt still to be seen, or it went off without one, or nobody has asked it yet.
+// lookSilent asks the cloud about a donor that does not report. The donor is switching off and its
+// receipt will be seen, or it went off without a receipt, or nobody has asked the cloud yet.
 func (r *Run) lookSilent(ctx context.Context, n kamino.Node, asked bool) (workflow.Next, error) {
 	in, err := r.donor.readInstance(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func (r *Run) lookSilent(ctx context.Context, n kamino.Node, asked bool) (workfl
 			r.empty.unasked = false
 			return r.engine.Cluster.StartAgent(ctx, n, kamino.TaskSeal, r.sealOrder())
 		}).Then("the seal", 0)
-		if r.held.Lease.Record.Policy != r.policySum() { // the process that marked the node brought another
+		if r.held.Lease.Record.Policy != r.policySum() { // the process that marked the node had another policy
 			order = order.Noting(func(l *kamino.Lease) { l.Record.Policy = r.policySum() })
 		}
 		return order, nil
@@ -114,9 +114,9 @@ func (r *Run) lookSilent(ctx context.Context, n kamino.Node, asked bool) (workfl
 	return workflow.Wait("the seal receipt (node not reporting)"), nil
 }
 
-// lookUnreceipted gives up a donor that is off and has no receipt. The agent tells the receipt
-// before it switches the machine off, so whoever reads the node afterwards sees it, or it was not
-// told; lookAge is for a write whose answer the agent did not get.
+// lookUnreceipted gives up a donor that is off and has no receipt. The agent writes the receipt
+// before it switches the machine off, so a later read of the node shows it if it was written;
+// LookAge covers a write whose reply the agent did not get.
 func (r *Run) lookUnreceipted(n kamino.Node) (workflow.Next, error) {
 	now := r.engine.now()
 	if r.offSince.IsZero() {
@@ -128,8 +128,8 @@ func (r *Run) lookUnreceipted(n kamino.Node) (workflow.Next, error) {
 	return workflow.Next{}, fmt.Errorf("node %s switched off without a receipt of run %s: its disk is not sealed", n.Name, r.held.Run)
 }
 
-// checkReceipt says what is wrong with a receipt that names this run: a kubelet
-// may write any annotation of its own node, at any time.
+// checkReceipt returns what is wrong with a receipt that names this run. A kubelet may write any
+// annotation of its own node, at any time.
 func (r *Run) checkReceipt(receipt kamino.Receipt) error {
 	switch nonce := r.held.Lease.Record.Nonce; {
 	case !kamino.SameVM(receipt.VMID, r.donor.instance.VMID):
@@ -144,17 +144,17 @@ func (r *Run) checkReceipt(receipt kamino.Receipt) error {
 	return r.refuseSame(receipt)
 }
 
-// refuseSame refuses a disk with the packages of one whose image was withdrawn: another image of it
-// would be as bad. Where the digest of either is not known, nothing is refused.
+// refuseSame refuses a disk with the packages of a withdrawn version: another image of it would be
+// as bad. If either digest is unknown, it refuses nothing.
 func (r *Run) refuseSame(receipt kamino.Receipt) error {
 	if v := r.sameAs(receipt.PackageDigest, receipt.VMID); v != nil {
 		same := v.RefuseSame(r.donor.node.Name)
-		return kamino.WithHint(fmt.Errorf("node %s cannot be the donor: %s", r.donor.node.Name, same.Why), "%s", same.Do) // no refusal: the donor was away
+		return kamino.WithHint(fmt.Errorf("node %s cannot be the donor: %s", r.donor.node.Name, same.Why), "%s", same.Do) // an error and not a refusal, because the donor was away
 	}
 	return nil
 }
 
-// policySum is the SHA-256 in hex of the seal policy; empty without one.
+// policySum returns the SHA-256 in hex of the seal policy; empty without one.
 func (r *Run) policySum() string {
 	if len(r.opts.SealPolicy) == 0 {
 		return ""
@@ -177,14 +177,14 @@ func (r *Run) removeAgents(ctx context.Context) error {
 	return r.engine.Cluster.RemoveAgents(ctx, r.held.Run, agentTasks(r.patching(), r.held.GivingBack))
 }
 
-// agentTasks are the tasks whose pods a run may have left, by whether it patches its node and
-// whether it ended before its time.
+// agentTasks returns the tasks whose pods a run may have left, depending on whether it patches and
+// whether it ended early.
 func agentTasks(patches, ended bool) []kamino.Task {
-	tasks := []kamino.Task{kamino.TaskSeal, kamino.TaskInventory} // of a patch, too: somebody else's may have the name
+	tasks := []kamino.Task{kamino.TaskSeal, kamino.TaskInventory} // also for a patch, because somebody else's pod may have the name
 	switch {
 	case patches:
 		return append(tasks, patchTasks...)
-	case ended: // between the question for the packages and the answer
+	case ended: // it ended between requesting and reading the packages
 		return append(tasks, kamino.TaskPackages)
 	}
 	return tasks

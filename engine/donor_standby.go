@@ -10,7 +10,7 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// wasHeld says whether the donor was taken out of service, as its node or a lease of the run tells.
+// wasHeld reports whether the donor was taken out of service, by its mark or a lease of the run.
 func (r *Run) wasHeld() bool {
 	if !r.mayRelease() {
 		return false
@@ -19,13 +19,14 @@ func (r *Run) wasHeld() bool {
 	return err == nil && mark != nil && mark.Held || r.held.Before.Held || r.held.Lease != nil && r.held.Lease.Record.Held
 }
 
-// holder is the provider as one that holds instances; nil where no pool replaces what is off.
+// holder returns the provider as Standby; nil where no pool replaces an instance that is off.
 func (e *Engine) holder() kamino.Standby {
 	holder, _ := e.asked().(kamino.Standby)
 	return holder
 }
 
-// asked is the provider that is asked what it can do besides: a plan's memory can do nothing.
+// asked returns the provider itself, to test for optional interfaces. A plan's memory wraps the
+// provider and has none.
 func (e *Engine) asked() kamino.Provider {
 	if plan, ok := e.Provider.(*readOnce); ok {
 		return plan.Provider
@@ -39,7 +40,7 @@ func (r *Run) releasesDonor() bool { return r.mayRelease() && r.donorMarked() }
 
 func (r *Run) mayRelease() bool { return r.engine.holder() != nil }
 
-// holding reads how an instance stands in the pool, which is one that replaces what is off.
+// holding reads the state of an instance in a pool that replaces an instance that is off.
 func (r *Run) holding(ctx context.Context, id kamino.InstanceID) (kamino.Holding, error) {
 	how, err := r.engine.holder().Holding(ctx, r.pool, id)
 	if err != nil {
@@ -61,8 +62,8 @@ func (r *Run) refuseHeld(ctx context.Context) error {
 		Why: "the donor's instance is not in service, and Kamino did not take it out", Do: "put it in service, or choose another node"}}}
 }
 
-// refuseServed ends a run whose donor somebody has put back in service before it is switched off:
-// its pool would replace it.
+// refuseServed ends a run whose donor somebody has put back in service before it is switched off,
+// because its pool would replace it.
 func (r *Run) refuseServed(ctx context.Context) error {
 	if !r.mayRelease() {
 		return nil
@@ -77,8 +78,8 @@ func (r *Run) refuseServed(ctx context.Context) error {
 
 const holdTheDonor = "take the donor out of service"
 
-// lookHold takes the donor out of service. That is written down first, on the node and on the
-// lease: whoever finds it there gives it back.
+// lookHold takes the donor out of service. It first writes that on the node and on the lease, so
+// that any later run puts the donor back.
 func (r *Run) lookHold(ctx context.Context) (workflow.Next, error) {
 	n, mark, err := r.donor.recentNode(ctx, r.held.Run)
 	if err != nil {
@@ -101,14 +102,14 @@ func (r *Run) lookHold(ctx context.Context) (workflow.Next, error) {
 		Then("the donor to be out of service", 0), nil
 }
 
-// recount is longer than cluster-autoscaler remembers the size of a group: for one minute it adds
-// to what it knew, and sets the sum (refreshInterval in
+// recount is longer than cluster-autoscaler remembers the size of a group. For one minute it adds
+// changes to the known size and sets the sum (refreshInterval in
 // cluster-autoscaler/cloudprovider/aws/aws_manager.go of k8s.io/autoscaler). For the first evicted
-// pod it would undo that the pool is one smaller.
+// pod it would undo that the group is smaller by one.
 const recount = 70 * time.Second
 
-// lookCounted waits until an autoscaler knows that the donor is out of service, before any pod is
-// evicted.
+// lookCounted waits, before any pod is evicted, until an autoscaler knows that the donor is out of
+// service.
 func (r *Run) lookCounted(mark *kamino.Mark) workflow.Next {
 	now := r.engine.now()
 	if r.empty.held.IsZero() {
@@ -132,8 +133,7 @@ func (r *Run) lookRelease(ctx context.Context) (workflow.Next, error) {
 	return r.lookInService(ctx, r.donor.node, r.donor.instance.ID)
 }
 
-// lookInService puts an instance back in service, which has to run and whose node has to be Ready
-// then.
+// lookInService puts an instance back in service. The machine must run and its node must be Ready.
 func (r *Run) lookInService(ctx context.Context, n kamino.Node, id kamino.InstanceID) (workflow.Next, error) {
 	if r.back.poolGone {
 		return workflow.Done("the donor is gone with its pool"), nil

@@ -12,24 +12,24 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// donorView is what a run knows of its donor, and how freshly.
+// donorView is what a run knows of its donor, with the age of each read.
 type donorView struct {
 	engine *Engine
 
 	node     kamino.Node
 	read     bool      // node was read since the last act and the last pause
-	readAt   time.Time // when node was read; zero once something was done to it
+	readAt   time.Time // when node was read; zero after an act on it
 	instance kamino.Instance
 	seenAt   time.Time // when instance was read; zero since the last act and the last pause
-	// watchedOn is when the donor was last seen on, without a gap in which it could
-	// have gone off and been started again since before it was sealed.
+	// watchedOn is when the donor was last seen on, with no gap since before its seal in which it
+	// could have gone off and been started again.
 	watchedOn time.Time
-	// unjudged: it was marked when it was validated, and not all was asked of it.
+	// unjudged: the donor was marked when it was validated, so some checks are still to be made.
 	unjudged bool
 }
 
-// readNode reads the donor again and makes sure that it still is the machine
-// that the run began with, and that no other run has it.
+// readNode reads the donor's node again and makes sure that it is the machine that the run began
+// with, and that no other run has it.
 func (v *donorView) readNode(ctx context.Context, run string) (kamino.Node, *kamino.Mark, error) {
 	n, err := v.rereadNode(ctx)
 	if err != nil {
@@ -50,15 +50,15 @@ func (v *donorView) readNode(ctx context.Context, run string) (kamino.Node, *kam
 	return n, mark, nil
 }
 
-// recentNode is readNode where a node that was read within lookAge will do: where
-// nothing is waited for that the node itself would show.
+// recentNode is readNode, but accepts a node that was read within LookAge. It is for steps that
+// wait for nothing that the node shows.
 func (v *donorView) recentNode(ctx context.Context, run string) (kamino.Node, *kamino.Mark, error) {
 	v.read = v.recent()
 	return v.readNode(ctx, run)
 }
 
-// sawNode remembers the donor's node as it was just read. What was read before
-// the pause keeps its age.
+// sawNode remembers the donor's node as it was just read. A node from before the pause keeps its
+// age.
 func (v *donorView) sawNode(n kamino.Node) {
 	if !v.read {
 		v.readAt = v.engine.now()
@@ -66,8 +66,8 @@ func (v *donorView) sawNode(n kamino.Node) {
 	v.node, v.read = n, true
 }
 
-// rereadNode reads the donor's node. What one step has just read the next one
-// need not read again, as long as nothing was done and little time has passed.
+// rereadNode reads the donor's node, unless the previous step has just read it and nothing was done
+// since.
 func (v *donorView) rereadNode(ctx context.Context) (kamino.Node, error) {
 	if v.read = v.read && v.recent(); v.read {
 		return v.node, nil
@@ -77,7 +77,7 @@ func (v *donorView) rereadNode(ctx context.Context) (kamino.Node, error) {
 
 func (v *donorView) recent() bool { return kamino.Elapsed(v.readAt, v.engine.now()) < kamino.LookAge }
 
-// readInstance reads the donor's VM again, with the same care.
+// readInstance reads the donor's VM again, and makes sure that it is still the donor's.
 func (v *donorView) readInstance(ctx context.Context) (kamino.Instance, error) {
 	in, err := v.engine.Provider.Instance(ctx, v.instance.ID)
 	if err != nil {
@@ -96,7 +96,7 @@ func (v *donorView) sawInstance(in kamino.Instance) kamino.Instance {
 	return in
 }
 
-// instanceNow is readInstance, unless the step before has just done that.
+// instanceNow is readInstance, unless the previous step has just read it.
 func (v *donorView) instanceNow(ctx context.Context) (kamino.Instance, error) {
 	if kamino.Elapsed(v.seenAt, v.engine.now()) <= kamino.JustNow {
 		return v.instance, nil
@@ -104,8 +104,8 @@ func (v *donorView) instanceNow(ctx context.Context) (kamino.Instance, error) {
 	return v.readInstance(ctx)
 }
 
-// asShown is an instance as the cloud shows it, another VM's too, or the donor's as the step before
-// has just read it.
+// asShown returns an instance as the cloud shows it, even if it is another VM; or the donor's as
+// the previous step has just read it.
 func (v *donorView) asShown(ctx context.Context, id kamino.InstanceID) (kamino.Instance, error) {
 	if id == v.instance.ID && kamino.Elapsed(v.seenAt, v.engine.now()) <= kamino.JustNow {
 		return v.instance, nil
@@ -114,7 +114,7 @@ func (v *donorView) asShown(ctx context.Context, id kamino.InstanceID) (kamino.I
 	return v.engine.Provider.Instance(ctx, id)
 }
 
-// sawShown is sawInstance for what asShown has read, and not for what it remembered.
+// sawShown is sawInstance for an instance that asShown has read, and not for a remembered one.
 func (v *donorView) sawShown(in kamino.Instance) kamino.Instance {
 	if v.seenAt.IsZero() {
 		return v.sawInstance(in)
@@ -122,10 +122,10 @@ func (v *donorView) sawShown(in kamino.Instance) kamino.Instance {
 	return in
 }
 
-// stillOn says whether a machine that runs has run without a break since it was
-// sealed. One that went off and was started again is sealed no more, and until
-// its kubelet reports nothing else tells. Where nobody watched, it is believed
-// for as long as a machine needs to go off; spent is how long it is asked already.
+// stillOn reports whether a running machine has run without a break since it was sealed. A machine
+// that went off and was started again is not sealed any more, and nothing else shows it until its
+// kubelet reports. If nobody watched, it is believed for as long as a machine needs to go off;
+// spent is how long that is already.
 func (v *donorView) stillOn(spent time.Duration) bool {
 	now := v.engine.now()
 	if v.watchedOn.IsZero() || now.Sub(v.watchedOn) > watchGap {
@@ -139,8 +139,8 @@ func (v *donorView) stillOn(spent time.Duration) bool {
 // watchGap is shorter than any machine needs to go off and on again.
 const watchGap = LongestPoll + 2*time.Second
 
-// lookMissing decides what it means that the donor's instance was not found. It is gone only if its
-// pool can be read and lists it no more, twice and goneAfter apart, and its node is not alive
+// lookMissing decides about a donor whose instance was not found. The donor is gone only if its
+// pool can be read and does not list it, twice and GoneAfter apart, and its node is not alive
 // meanwhile.
 func (r *Run) lookMissing(ctx context.Context, id kamino.InstanceID) (workflow.Next, error) {
 	if r.back.poolGone {
@@ -181,9 +181,9 @@ type missing struct {
 	since time.Time
 }
 
-// stranger tells why an instance may not be the machine of the donor, "" when it may. What a lease
-// says about a donor is a claim, as a mark is: nothing is done to a machine of another pool, or to
-// one that another node runs on.
+// stranger returns why an instance may not be the donor's machine; "" if it may. The record of a
+// donor on a lease is a claim, as a mark is: a machine of another pool, or one that another node
+// runs on, is not touched.
 func (r *Run) stranger(ctx context.Context, donor string, id kamino.InstanceID) (string, error) {
 	if pool, err := r.engine.poolOf(ctx, kamino.Node{Name: donor, ProviderID: id}); err != nil {
 		return "", err
@@ -205,14 +205,14 @@ func (r *Run) stranger(ctx context.Context, donor string, id kamino.InstanceID) 
 	return "", nil
 }
 
-// replaced says whether an instance that was read is certainly another machine than that VM.
+// replaced reports whether an instance that was read is certainly another machine than that VM.
 func replaced(in kamino.Instance, vm string) bool {
 	_, now := kamino.ParseVMID(in.VMID)
 	_, then := kamino.ParseVMID(vm)
 	return now && then && !kamino.SameVM(in.VMID, vm)
 }
 
-// lookOn starts the donor of the run that was adopted if it is off although it was given back.
+// lookOn starts the donor of an adopted run if it is off although it was given back.
 func (r *Run) lookOn(ctx context.Context) (workflow.Next, error) {
 	was := r.held.Before
 	next, err := r.lookPower(ctx, was.Donor, kamino.Instance{ID: was.Instance, VMID: was.VMID})

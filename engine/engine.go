@@ -1,7 +1,7 @@
-// Package engine has the runs of Kamino: update, patch, prove, promote, withdraw, rollback, restore,
-// plan, auto-update and doctor. [Pipeline] is the list of steps of an update; the same list drives
-// the command line, the Job, the dry run, the progress output and the docs. An [Engine] runs steps:
-// it looks at the world, acts, looks again, waits, resumes what another process left, and gives back
+// Package engine has the runs of Kamino: update, patch, prove, promote, withdraw, rollback,
+// restore, plan, auto-update and doctor. [Pipeline] is the list of steps of an update; the same
+// list drives the command line, the Job, the dry run, the progress output and the docs. An [Engine]
+// runs steps: it looks, acts, looks again, waits, continues what another process left, and restores
 // what was taken.
 package engine
 
@@ -17,55 +17,55 @@ import (
 	"kamino.dev/kamino/selection"
 )
 
-// Engine runs steps against one provider and one cluster. Its fields are set
-// once; every method may be called by several goroutines, for several pools.
+// Engine runs steps against one provider and one cluster. Its fields are set once. Every method may
+// be called by several goroutines, for several pools.
 //
-// A method that works on several pools runs them side by side and calls the functions in the
-// fields from several goroutines at once. Only the calls of Report, DonorBack and Holds for one pool
-// come one at a time. Until a run has read its pool, Report and Holds name no pool.
+// A method that works on several pools runs them in parallel and calls the functions in the fields
+// from several goroutines at once. Only the calls of Report, DonorBack and Holds for one pool come
+// one at a time. Until a run has read its pool, Report and Holds name no pool.
 type Engine struct {
 	Provider kamino.Provider
 	Cluster  kamino.Cluster
 	Clock    kamino.Clock // nil: the wall clock
-	// Process is how this process shows on a lease: host/pid and what makes it unique, as
-	// containers may share both. Whose name is on a lease holds it.
+	// Process is the name of this process on a lease: host/pid and a unique part, because
+	// containers may share both. The process whose name is on a lease holds it.
 	Process string
-	Report  func(kamino.Event) // nil: nobody listens
-	// NewID makes an ID for a new run: lower-case letters, digits and dashes,
-	// at most 40 characters.
+	Report  func(kamino.Event) // nil: events are dropped
+	// NewID makes an ID for a new run: lower-case letters, digits and dashes, at most 40
+	// characters.
 	NewID func() string
-	// MinPoll and MaxPoll bound the time between two looks at something that is
-	// waited for; zero means 1 s and 5 s. Patient steps wait up to three times
-	// as long. (ARM lets an instance be read 12 times a minute, with bursts of
-	// 36: https://learn.microsoft.com/azure/virtual-machines/compute-throttling-limits.)
-	// A MinPoll above LongestPoll can make runs fail.
+	// MinPoll and MaxPoll limit the time between two looks of a wait; zero means 1 s and 5 s.
+	// Patient steps wait up to three times as long. (ARM allows 12 reads of an instance a minute,
+	// with bursts of 36:
+	// https://learn.microsoft.com/azure/virtual-machines/compute-throttling-limits.) A MinPoll
+	// above LongestPoll can make runs fail.
 	MinPoll, MaxPoll time.Duration
-	// SettleLimit bounds each wait for cluster-autoscaler's sake; zero: they last as long as it
-	// needs. For tests, in whose clusters none runs.
+	// SettleLimit limits each wait for cluster-autoscaler; zero: no limit. It is for tests, in
+	// whose clusters no autoscaler runs.
 	SettleLimit time.Duration
 
-	// DonorBack, where set, is called as soon as a run has no donor of the pool away, and none that
-	// it could take; also by runs that need none.
+	// DonorBack, if set, is called as soon as a run has no donor of the pool away and will take
+	// none, also by runs that need none.
 	DonorBack func(kamino.PoolID)
-	// Holds, where set, is told what a run of the pool holds, in words for people, whenever that
+	// Holds, if set, is called with what a run of the pool holds, worded for people, whenever that
 	// may have changed.
 	Holds func(pool kamino.PoolID, what []string)
-	// Sighted, where set, tells since when this process has seen the lease of a pool as it is at a
-	// revision; zero: it has not. That counts as watching it, so that a process that stands by
-	// need not begin to watch when the other one's end is known.
+	// Sighted, if set, returns since when this process has seen a pool's lease at a revision; zero:
+	// it has not. That time counts as watching the lease, so a standby process need not begin to
+	// watch when the other process ends.
 	Sighted func(pool kamino.PoolID, revision string) time.Time
-	// Threads, where set, runs n bodies side by side in place of goroutines, each with an engine of
-	// its own, and returns when all have ended: a simulation lets one run at a time.
+	// Threads, if set, runs n bodies in parallel in place of goroutines, each with an engine of its
+	// own, and returns when all have ended. A simulation lets one run at a time.
 	Threads func(n int, body func(*Engine, int))
 }
 
-// now is for measuring, date for what is written down.
+// now is for measuring, date for times that are written down.
 func (e *Engine) now() time.Time { return e.clock().Now() }
 
 func (e *Engine) date() time.Time { return e.now().UTC() }
 
-// LongestPoll is the longest interval between two reads of a donor: it must not
-// be able to go off and on again between them.
+// LongestPoll is the longest interval between two reads of a donor, in which it must not be able to
+// go off and on again.
 const LongestPoll = 10 * time.Second
 
 func (e *Engine) clock() kamino.Clock {
@@ -82,7 +82,7 @@ func (e *Engine) report(ev kamino.Event) {
 	}
 }
 
-// poolOf is the pool of a node, "" where it is of none.
+// poolOf returns the pool of a node; "" if it belongs to none.
 func (e *Engine) poolOf(ctx context.Context, n kamino.Node) (kamino.PoolID, error) {
 	id, err := e.Provider.PoolOf(ctx, n.ProviderID)
 	if errors.Is(err, kamino.ErrUnsupported) {
@@ -93,7 +93,7 @@ func (e *Engine) poolOf(ctx context.Context, n kamino.Node) (kamino.PoolID, erro
 	return id, nil
 }
 
-// nodesOf reads the nodes of a pool, by a list of all.
+// nodesOf reads the nodes of a pool, from a list of all nodes.
 func (e *Engine) nodesOf(ctx context.Context, id kamino.PoolID) ([]kamino.Node, error) {
 	nodes, err := e.Cluster.Nodes(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func (e *Engine) nodesOf(ctx context.Context, id kamino.PoolID) ([]kamino.Node, 
 	return e.ofPool(ctx, nodes, id)
 }
 
-// ofPool are those of the nodes that belong to a pool.
+// ofPool returns those of the nodes that belong to a pool.
 func (e *Engine) ofPool(ctx context.Context, nodes []kamino.Node, id kamino.PoolID) (out []kamino.Node, err error) {
 	for _, n := range nodes {
 		pool, err := e.poolOf(ctx, n)
@@ -116,8 +116,8 @@ func (e *Engine) ofPool(ctx context.Context, nodes []kamino.Node, id kamino.Pool
 	return selection.Twins(out), nil
 }
 
-// inTurn calls do for 0 to n-1, each with an engine of its own: those that are urgent all at once,
-// and beside them the others, as many at a time as readers. It returns when all have ended.
+// inTurn calls do for 0 to n-1, each with an engine of its own: the urgent ones all at once, and in
+// parallel the others, at most Readers at a time. It returns when all have ended.
 func (e *Engine) inTurn(n int, urgent func(int) bool, do func(*Engine, int)) {
 	var now, later []int
 	for i := range n {
@@ -148,10 +148,10 @@ func (e *Engine) inTurn(n int, urgent func(int) bool, do func(*Engine, int)) {
 	})
 }
 
-// noneUrgent is for inTurn where nothing is urgent.
+// noneUrgent is for calls of inTurn where nothing is urgent.
 func noneUrgent(int) bool { return false }
 
-// beside calls body n times side by side and returns when all have ended.
+// beside calls body n times in parallel and returns when all have ended.
 func (e *Engine) beside(n int, body func(*Engine, int)) {
 	if e.Threads != nil {
 		e.Threads(n, body)

@@ -10,20 +10,20 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// GiveBack gives back what an earlier run left in the pool of a node with which no run can be tried
-// now. A run that lives is left alone; a node that is unknown or of no pool is no error.
+// GiveBack restores what an earlier run left in the pool of a node with which no run can be tried
+// now. A live run is left alone. A node that is unknown or in no pool is no error.
 func (e *Engine) GiveBack(ctx context.Context, donor string) error {
 	return e.newRun(kamino.Options{Donor: donor}).giveBackRefused(ctx)
 }
 
-// giveBackRefused gives back what an earlier run left in the pool of a donor that this run may not
-// take: what was taken is given back whatever has become of it since, and whatever right is missing
-// that only a new run needs.
+// giveBackRefused restores what an earlier run left in the pool of a donor that this run may not
+// take, whatever has become of the pool since, and even if rights are missing that only a new run
+// needs.
 func (r *Run) giveBackRefused(ctx context.Context) error {
 	if r.donor.node.Name == "" { // nothing was read yet
 		var err error
 		if r.donor.node, err = r.engine.Cluster.Node(ctx, r.opts.Donor); err != nil {
-			return nil // the run's own error tells why
+			return nil // the run's own error explains why
 		}
 	}
 	id, err := r.engine.poolOf(ctx, r.donor.node)
@@ -44,22 +44,22 @@ func (r *Run) giveBackRefused(ctx context.Context) error {
 	}
 	_, err = r.engine.clear(ctx, poolstate.State{ID: id, Lease: lease, Nodes: nodes}, RestoreOptions{})
 	if held := (*kamino.HeldError)(nil); errors.As(err, &held) {
-		return nil // it lives, and gives back what it takes
+		return nil // it is alive, and restores what it takes
 	}
 	return err
 }
 
-// abandon gives back everything after a failure. It goes on although ctx may
-// have ended: that is when giving back matters most.
+// abandon restores everything after a failure. It continues although ctx may have ended, because
+// that is when a restore matters most.
 func (r *Run) abandon(ctx context.Context, cause error) error {
 	interrupted := ctx.Err() != nil
 	ctx = context.WithoutCancel(ctx)
 	if r.refusedFirst(cause) {
-		return errors.Join(cause, r.release(ctx, func(l *kamino.Lease) { l.Record = kamino.Record{} })) // no run of which to tell
+		return errors.Join(cause, r.release(ctx, func(l *kamino.Lease) { l.Record = kamino.Record{} })) // no run that could be reported
 	}
 	r.held.GivingBack = true
 	if rec := r.held.Lease.Record; r.held.Adopted && rec.Donor != "" && !(rec.Donor == r.donor.node.Name && kamino.SameVM(rec.VMID, r.donor.instance.VMID)) {
-		// The run that was adopted had another donor, and still has it.
+		// The adopted run had another donor, and still has it.
 		r.donor.node = kamino.Node{Name: rec.Donor}
 		r.donor.instance = kamino.Instance{ID: rec.Instance, VMID: rec.VMID}
 	}
@@ -76,7 +76,7 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		}
 		errs = append(errs, err)
 	}
-	if proof := (*kamino.ProofError)(nil); !interrupted && r.work() == "" && !errors.As(cause, &proof) { // of others there is one already
+	if proof := (*kamino.ProofError)(nil); !interrupted && r.work() == "" && !errors.As(cause, &proof) { // for other runs there is an event already
 		r.warn(ctx, r.donor.node, kamino.EventRunFailed, "run "+r.held.Run+" failed, and gives back what it took: "+cause.Error(), cause)
 	}
 	failed := r.giveBack(ctx, cause)
@@ -86,20 +86,20 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 	}
 	failed = errors.Join(failed, left)
 	if failed != nil {
-		// The lease stays: whoever comes next adopts the run and gives back.
+		// The lease stays held: the next run adopts this one and restores.
 		r.warn(ctx, r.donor.node, kamino.EventDonorAway, "run "+r.held.Run+" could not give back what it took: "+failed.Error(), nil)
 		errs = append(errs, kamino.WithHint(fmt.Errorf("give back: %w", failed), "kamino restore"))
 		return errors.Join(errs...)
 	}
-	_ = r.readVerdict(ctx) // what cannot be read is told by the run's own failure
+	_ = r.readVerdict(ctx) // what cannot be read shows in the run's own failure
 	if err := r.release(ctx, nil); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// giveBack gives the donor back, unless that is what has failed already: then
-// a person is needed, and hears of it now.
+// giveBack restores the donor, unless that has failed already. Then a person is needed, and is
+// notified now.
 func (r *Run) giveBack(ctx context.Context, cause error) error {
 	if r.work() == kamino.WorkProve {
 		return nil // it takes none
@@ -111,12 +111,12 @@ func (r *Run) giveBack(ctx context.Context, cause error) error {
 	return r.exec(ctx, restitution(r))
 }
 
-// startForgotten starts the donor of a run whose lease another run holds that does not know of it,
-// as after a restore of etcd from a backup: nobody else would.
+// startForgotten starts the donor of a run whose lease another run holds without knowing it, as
+// after etcd was restored from a backup. Nobody else would.
 func (r *Run) startForgotten(ctx context.Context) error {
 	rec := r.held.Lease.Record
-	// The run may have created its seal pod after the lease went back in time: it would seal the disk
-	// under the other run.
+	// The run may have created its seal pod after the lease went back in time; the pod would seal
+	// the disk under the other run.
 	removed := r.engine.Cluster.RemoveAgents(context.WithoutCancel(ctx), r.held.Run, agentTasks(r.patching(), true))
 	if rec.Donor == r.held.Lost.Record.Donor {
 		return removed
@@ -126,9 +126,8 @@ func (r *Run) startForgotten(ctx context.Context) error {
 		Look: r.lookForgotten, Limit: returnLimit, Stubborn: true}}))
 }
 
-// lookForgotten starts a machine, and watches it for a while: one that is sealed switches itself
-// off, and a node that was off a moment ago still shows that it is Ready. Only then the machine is
-// put back in service.
+// lookForgotten starts a machine, and watches it for a while: a sealed one switches itself off, and
+// a node that was off a moment ago still shows Ready. Only then the machine is put back in service.
 func (r *Run) lookForgotten(ctx context.Context) (workflow.Next, error) {
 	if r.runner.Spent() >= 2*guestHalt {
 		return r.lookOn(ctx)
@@ -141,8 +140,8 @@ func (r *Run) lookForgotten(ctx context.Context) (workflow.Next, error) {
 	return next, err
 }
 
-// stayedOn looks at the donor of an adopted run once more before its lease is freed, and at the
-// marks of a run whose lease went back in time: they may have come back with it.
+// stayedOn checks the donor of an adopted run once more before its lease is released, and the marks
+// of a run whose lease went back in time, because the marks may have come back with it.
 func (r *Run) stayedOn(ctx context.Context) error {
 	if !r.held.Remade.IsZero() && r.donor.node.Name != "" && !r.held.GivingBack {
 		if err := r.exec(ctx, []Step{{Name: kamino.StepReturn, Does: "remove the block and the protection if they came back", Look: r.lookReturn, Limit: returnLimit, Stubborn: true}}); err != nil {

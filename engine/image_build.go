@@ -11,42 +11,42 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// imageState is what is known of today's version, and of what it is made of.
+// imageState is what a run knows of today's version and its sources.
 type imageState struct {
-	reference  kamino.ImageReference // how the pool shall refer to it
-	definition kamino.Artifact       // as last seen
-	formerHome bool                  // it was there before the run began, and so may versions be
-	readAt     time.Time             // when version was read whole; zero once something was written of it
-	offeredAt  time.Time             // when the pool was read that version was offered in; zero once it was read again
-	noted      bool                  // the write of the model stands on the lease
-	unreturned bool                  // what no provider gives back was named before the first write of the model
-	whole      bool                  // nothing of the model is left to be written
-	version    kamino.Artifact       // as last seen
-	preBuilt   bool                  // it was there before the run began
+	reference  kamino.ImageReference // how the pool will refer to the version
+	definition kamino.Artifact       // as last read
+	formerHome bool                  // the definition existed before the run began, so it may have versions
+	readAt     time.Time             // when version was read whole; zero after a write to it
+	offeredAt  time.Time             // when the pool was read in which version was offered; zero once the pool was read again
+	noted      bool                  // the lease records the write of the model
+	unreturned bool                  // the parts that the provider never returns were named before the first write of the model
+	whole      bool                  // the model needs no more writes
+	version    kamino.Artifact       // as last read
+	preBuilt   bool                  // the version existed before the run began
 	reused     *kamino.Artifact
 	foreign    string // why a snapshot of the pool's name was left alone
 	failures   int
-	there      bool              // what this process builds was seen, or its making was acknowledged
-	lost       time.Time         // since when it is not found
+	there      bool              // the build of this process was seen, or its request was acknowledged
+	lost       time.Time         // since when the version is not found
 	kept       []string          // old versions that turned out to be in use
-	going      *kamino.Artifact  // the old version whose deletion was begun and not acknowledged
-	listed     []kamino.Artifact // the versions as they were last listed
-	listedAt   time.Time         // when that was; zero once something was done that may have changed them
-	cleaning   bool              // this process has asked for the end of the snapshot
-	bad        []kamino.Artifact // those that were withdrawn
+	going      *kamino.Artifact  // the old version whose deletion was requested and not acknowledged
+	listed     []kamino.Artifact // the versions as last listed
+	listedAt   time.Time         // when listed was read; zero after an act that may have changed it
+	cleaning   bool              // this process has requested the deletion of the snapshot
+	bad        []kamino.Artifact // the withdrawn versions
 }
 
-// imageMissing: today's version is not even begun.
+// imageMissing reports whether today's version is not even begun.
 func (r *Run) imageMissing() bool { return !r.image.preBuilt }
 
-// imageUnready: today's version is not there, or still being built, perhaps from
+// imageUnready reports whether today's version does not exist or is still being built, perhaps from
 // the snapshot.
 func (r *Run) imageUnready() bool {
 	return !r.image.preBuilt || !r.image.version.Whole() || !r.image.version.Ready
 }
 
-// lookImage builds the version. A build that failed because the region has no
-// zone-redundant storage is repeated once without.
+// lookImage builds the version. A build that failed because the region has no zone-redundant
+// storage is repeated once without it.
 func (r *Run) lookImage(ctx context.Context) (workflow.Next, error) {
 	found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Version, r.image.version.Name)
 	if err != nil {
@@ -64,7 +64,7 @@ func (r *Run) lookImage(ctx context.Context) (workflow.Next, error) {
 		if r.image.version, r.image.readAt = v, r.engine.now(); r.ungated() {
 			return r.gate(v), nil
 		}
-		return workflow.Done(strings.TrimSuffix("replicated, "+v.Storage, ", ")), nil // a cloud may have no types of storage
+		return workflow.Done(strings.TrimSuffix("replicated, "+v.Storage, ", ")), nil // a cloud may have no storage types
 	case v.State == kamino.Failed:
 		return r.failedImage(v)
 	case v.State == kamino.Deleting:
@@ -73,8 +73,8 @@ func (r *Run) lookImage(ctx context.Context) (workflow.Next, error) {
 	return workflow.WaitPercent("the build and replication of the image", v.Percent), nil
 }
 
-// absentVersion builds the version, but for one that was there: that it is not found is believed
-// after goneAfter only, as it would be made a second time.
+// absentVersion builds the version. A version that existed before counts as gone only after
+// GoneAfter; otherwise it would be built twice.
 func (r *Run) absentVersion(ctx context.Context) (workflow.Next, error) {
 	if now := r.engine.now(); r.image.lost.IsZero() {
 		r.image.lost = now
@@ -119,7 +119,7 @@ func (r *Run) createVersion(ctx context.Context) (workflow.Next, error) {
 		r.image.there, r.image.lost = err == nil, time.Time{}
 		return err
 	})
-	if r.held.Lease.Ledger.Empty { // it is noted when the block comes off, where this run had a donor
+	if r.held.Lease.Ledger.Empty { // otherwise it is recorded when the block is removed, if this run had a donor
 		create = create.Noting(func(l *kamino.Lease) { l.Ledger.Empty = false })
 	}
 	return create, nil
@@ -144,8 +144,7 @@ func (r *Run) failedImage(v kamino.Artifact) (workflow.Next, error) {
 	}), nil
 }
 
-// noZRS recognises the texts with which Azure has refused zone-redundant
-// storage over the years.
+// noZRS recognizes the texts with which Azure has refused zone-redundant storage over the years.
 func noZRS(err error) bool {
 	if err == nil {
 		return false
@@ -154,8 +153,8 @@ func noZRS(err error) bool {
 	return zrs && strings.Contains(after, "not supported")
 }
 
-// lookFailedVersion deletes what a failed build left, and waits for one that
-// still reads the snapshot.
+// lookFailedVersion deletes the remains of a failed build, and waits for one that still reads the
+// snapshot.
 func (r *Run) lookFailedVersion(ctx context.Context) (workflow.Next, error) {
 	if r.image.version.Name == "" {
 		return workflow.Done("no version was begun"), nil
@@ -164,7 +163,7 @@ func (r *Run) lookFailedVersion(ctx context.Context) (workflow.Next, error) {
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read version %s: %w", r.image.version.Name, err)
 	}
-	if len(found) == 0 && r.image.there && r.runner.Spent() < kamino.LookAge { // it may be built from the snapshot already
+	if len(found) == 0 && r.image.there && r.runner.Spent() < kamino.LookAge { // it may be in progress from the snapshot already
 		return workflow.Wait(lateVersion(r.image.version.Name)), nil
 	} else if len(found) == 0 || !found[0].Ours() {
 		return workflow.Done("none"), nil

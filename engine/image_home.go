@@ -12,11 +12,10 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// mendTime is how long a gallery or definition that has failed is asked for
-// again.
+// mendTime is how long a failed gallery or definition is requested again.
 const mendTime = 5 * time.Minute
 
-// ensure is a look that creates what does not exist.
+// ensure is a look that creates an artifact that does not exist.
 func (r *Run) ensure(ctx context.Context, want kamino.Artifact, check func(kamino.Artifact) error) (workflow.Next, error) {
 	found, err := r.engine.Provider.Find(ctx, r.pool, want.Kind, want.Name)
 	if err != nil {
@@ -25,7 +24,7 @@ func (r *Run) ensure(ctx context.Context, want kamino.Artifact, check func(kamin
 	create := workflow.Act(createAct(want.Kind), createText(want.Kind, want.Name), func(ctx context.Context) error {
 		return r.engine.Provider.Create(ctx, r.pool, want)
 	})
-	if len(found) == 0 && !r.held.Lease.Ledger.Empty { // versions live in it
+	if len(found) == 0 && !r.held.Lease.Ledger.Empty { // versions exist in it
 		return create.Noting(func(l *kamino.Lease) { l.Ledger.Empty = true }), nil
 	} else if len(found) == 0 {
 		return create, nil
@@ -35,7 +34,7 @@ func (r *Run) ensure(ctx context.Context, want kamino.Artifact, check func(kamin
 	case kamino.Succeeded:
 		return workflow.Done(have.Name), check(have)
 	case kamino.Failed:
-		// The same request again mends what an earlier one left half made.
+		// The same request again completes a half-made artifact.
 		if r.runner.Spent() > mendTime {
 			return workflow.Next{}, kamino.WithHint(fmt.Errorf("%s %s has failed: %s", have.Kind, have.Name, have.Failure),
 				"delete it if it is empty, then run again")
@@ -45,7 +44,7 @@ func (r *Run) ensure(ctx context.Context, want kamino.Artifact, check func(kamin
 	return workflow.Wait(fmt.Sprintf("%s %s, which is %s", have.Kind, have.Name, have.State)), nil
 }
 
-// livesIn says whether image versions live in artifacts of a kind here.
+// livesIn reports whether image versions live in artifacts of a kind, in this cloud.
 func (e *Engine) livesIn(kind kamino.Kind) bool { return slices.Contains(e.Provider.Homes(), kind) }
 
 func (r *Run) inGallery() bool { return r.engine.livesIn(kamino.Gallery) }
@@ -78,7 +77,7 @@ func (r *Run) lookDefinition(ctx context.Context) (workflow.Next, error) {
 	})
 }
 
-// wantedDefinition is one that the donor's disk fits.
+// wantedDefinition returns the definition that fits the donor's disk.
 func (r *Run) wantedDefinition() kamino.Artifact {
 	in := r.donor.instance
 	return kamino.Artifact{
