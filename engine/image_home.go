@@ -86,9 +86,9 @@ func (r *Run) wantedDefinition() kamino.Artifact {
 	}
 }
 
-// misfits compares what of a definition can never be changed. A definition
-// without an architecture or a security type is of the original: x64, Standard. One for
-// TrustedLaunchSupported fits nobody: its versions are never made of snapshots
+// misfits returns the differences of a definition that can never be changed. A definition without
+// an architecture or a security type was made by the original script: x64, Standard. A definition
+// for TrustedLaunchSupported is always refused: its versions cannot be made of snapshots
 // (https://github.com/hashicorp/packer-plugin-azure/issues/304).
 func misfits(have, want kamino.Artifact) (list []kamino.Refusal) {
 	for _, f := range []struct{ name, have, want, absent string }{
@@ -108,5 +108,5 @@ func misfits(have, want kamino.Artifact) (list []kamino.Refusal) {
 	return list
 }
 
-// keepWithdrawn is how many versions stay that were withdrawn, and as many that were never offered.
+// keepWithdrawn is how many withdrawn versions are kept, and how many that were never offered.
 const keepWithdrawn = 1

@@ -13,8 +13,8 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// saveList keeps what the receipt's disk holds. Without it an image is as good, and a difference by
-// name cannot be told.
+// saveList stores the list of packages and images of the sealed disk. Without it the image is as
+// good, but differences by name cannot be shown.
 func (r *Run) saveList(ctx context.Context, n kamino.Node, receipt kamino.Receipt) {
 	shelf, ok := r.engine.Cluster.(kamino.PackageStore)
 	list, told := n.Packages(receipt.Run, receipt.Nonce)
@@ -26,7 +26,7 @@ func (r *Run) saveList(ctx context.Context, n kamino.Node, receipt kamino.Receip
 	}
 }
 
-// pruneLists deletes the lists of which there is no version any more.
+// pruneLists deletes the lists whose version does not exist any more.
 func (r *Run) pruneLists(ctx context.Context, versions []kamino.Artifact) (next workflow.Next, any bool) {
 	shelf, ok := r.engine.Cluster.(kamino.PackageStore)
 	if !ok {
@@ -51,11 +51,12 @@ func (r *Run) pruneLists(ctx context.Context, versions []kamino.Artifact) (next 
 	}), true
 }
 
-// Prunable lists the versions that may be deleted, oldest first: ours, older than the newest keep
-// that were promoted, and used by no model, no instance, and no way back. What was withdrawn counts
-// apart, as its reason speaks against its donor, and so does what was never offered: of each the
-// newest apart stay, and all that may yet be promoted. So does a version that the pool may stick
-// to, and one that only its name makes old, and with any doubt a version stays.
+// Prunable returns the versions that may be deleted, oldest first: versions of Kamino's that are
+// older than the newest keep promoted ones, and that no model, no instance and no rollback needs.
+// Withdrawn versions count separately, because their reason also rejects their donor, and so do
+// versions that were never offered: of each the newest apart are kept, and every version that may
+// still be promoted. A version is also kept if the pool may still boot from it (see Sticks), if
+// only its name makes it old, or in any doubt.
 func Prunable(newestFirst []kamino.Artifact, keep, apart int, ledger kamino.Ledger) []kamino.Artifact {
 	var out []kamino.Artifact
 	promoted, withdrawn, hidden := 0, 0, 0
@@ -93,7 +94,7 @@ func (r *Run) lookPrune(ctx context.Context) (workflow.Next, error) {
 		return workflow.Next{}, err
 	}
 	if missing := r.unlisted(versions); missing != "" && r.runner.Spent() < kamino.LookAge {
-		r.image.listedAt = time.Time{} // not to be looked at again
+		r.image.listedAt = time.Time{} // its write is not waited for
 		return workflow.Wait(missing + " (not listed; confirming that it was deleted)"), nil
 	}
 	versions = r.held.Lease.Ledger.Distrust(versions)
@@ -102,7 +103,7 @@ func (r *Run) lookPrune(ctx context.Context) (workflow.Next, error) {
 		victims = []kamino.Artifact{*g}
 	}
 	if len(victims) == 0 {
-		if len(r.result.Pruned) > 0 || r.held.Adopted { // lists end with their versions
+		if len(r.result.Pruned) > 0 || r.held.Adopted { // lists are deleted with their versions
 			if next, any := r.pruneLists(ctx, versions); any {
 				return next, nil
 			}

@@ -14,7 +14,7 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// deleteSnapshot waits for a version that is still being built from it.
+// deleteSnapshot deletes a snapshot, after any version that is still being built from it.
 func (r *Run) deleteSnapshot(ctx context.Context, s kamino.Artifact, what string) (workflow.Next, error) {
 	versions, err := r.versions(ctx)
 	if err != nil {
@@ -26,7 +26,7 @@ func (r *Run) deleteSnapshot(ctx context.Context, s kamino.Artifact, what string
 		}
 	}
 	return workflow.Act(kamino.ActDeleteSnapshot, what, func(ctx context.Context) error {
-		r.image.cleaning = r.image.reused != nil // else it is none of this run's
+		r.image.cleaning = r.image.reused != nil // otherwise it is not this run's
 		return r.engine.Provider.Delete(ctx, r.pool, s)
 	}), nil
 }
@@ -61,11 +61,11 @@ func (r *Run) lookClean(ctx context.Context) (workflow.Next, error) {
 
 func cleanText(p kamino.Pool) string { return "delete snapshot " + kamino.SnapshotName(p.Name) }
 
-// mayHaveSnapshot: the run got as far as that, now or before it was adopted.
+// mayHaveSnapshot reports whether the run got as far as the snapshot, now or before it was adopted.
 func (r *Run) mayHaveSnapshot() bool { return r.held.Adopted || r.image.version.Name != "" }
 
 func (r *Run) lookStop(ctx context.Context) (workflow.Next, error) {
-	if r.away.from.IsZero() && !(r.held.Adopted && r.held.Before.Sealing) { // else the process before this one knows
+	if r.away.from.IsZero() && !(r.held.Adopted && r.held.Before.Sealing) { // otherwise only the previous process knows
 		r.away.from = r.engine.now()
 	}
 	in, err := r.donor.instanceNow(ctx)
@@ -123,8 +123,8 @@ func (r *Run) lookSnapshot(ctx context.Context) (workflow.Next, error) {
 	return workflow.WaitPercent("the copy of the disk", s.Percent), nil
 }
 
-// lookRested makes sure that nobody started the donor between the last look and
-// the snapshot: no condition can be sent with the request.
+// lookRested makes sure that nobody started the donor between the last look and the snapshot,
+// because the request cannot carry a condition.
 func (r *Run) lookRested(ctx context.Context, s kamino.Artifact) (workflow.Next, error) {
 	in, err := r.donor.readInstance(ctx)
 	if err != nil {
@@ -139,8 +139,8 @@ func (r *Run) lookRested(ctx context.Context, s kamino.Artifact) (workflow.Next,
 	return workflow.Done("at rest"), nil
 }
 
-// takeSnapshot checks once more, immediately before, that the disk is sealed
-// and at rest.
+// takeSnapshot checks once more, immediately before the request, that the disk is sealed and the
+// machine off.
 func (r *Run) takeSnapshot(ctx context.Context, name string) (workflow.Next, error) {
 	n, mark, err := r.donor.readNode(ctx, r.held.Run)
 	if err != nil {
@@ -177,9 +177,9 @@ func (r *Run) takeSnapshot(ctx context.Context, name string) (workflow.Next, err
 	}), nil
 }
 
-// otherDisk says whether a disk is another one than the run has sealed, as far as both are known. A
-// reimage of a VM keeps its ID, its Node object and the receipt there. Whether one can leave the
-// disk's ID as it was is unverified.
+// otherDisk reports whether a disk is another one than the run has sealed, if both are known. A
+// reimage of a VM keeps its ID, its Node object and the receipt there. Whether it can keep the
+// disk's ID is unverified.
 func (r *Run) otherDisk(disk string) bool {
 	sealed := r.held.Lease.Record.Disk
 	return sealed != "" && disk != "" && !strings.EqualFold(sealed, disk)
@@ -205,13 +205,13 @@ func (r *Run) tags(receipt kamino.Receipt) map[string]string {
 	if u := receipt.Unknown; u != nil {
 		tags[kamino.TagUnknown], tags[kamino.TagUnknownMode], tags[kamino.TagUnknownDigest] = fmt.Sprint(u.Count), u.Mode, u.Digest
 	}
-	for tag, value := range tags { // what the node wrote may be of any length
+	for tag, value := range tags { // text from a node may have any length
 		tags[tag] = kamino.CutText(value, kamino.MaxTag)
 	}
 	return tags
 }
 
-// reusable says why a snapshot may not become this run's version; "" when it may.
+// reusable returns why a snapshot may not become this run's version; "" if it may.
 func (r *Run) reusable(s kamino.Artifact) string {
 	day, err := kamino.VersionDate(r.image.version.Name)
 	built, known := s.Built()
@@ -234,11 +234,11 @@ func (r *Run) reusable(s kamino.Artifact) string {
 	return ""
 }
 
-// foreignSnapshot says whether a snapshot is of a run that this one's lease does not know of, and that
-// may still act. A run has certainly ended that held the lease under an earlier epoch, whose donor was
-// given back just now, or whose snapshot is too old. A later epoch is that of a lease which was deleted,
-// or went back in time: a process that lost it does nothing more once its last act is over. A
-// snapshot without a run was made by the original, which had no runs.
+// foreignSnapshot reports whether a snapshot belongs to a run that this run's lease does not know
+// and that may still act. A run has certainly ended if it held the lease under an earlier epoch, if
+// its donor was given back just now, or if its snapshot is too old. A later epoch is that of a
+// lease that was deleted or went back in time; a process that lost its lease does nothing after its
+// last act. A snapshot without a run was made by the original script, which had no runs.
 func (r *Run) foreignSnapshot(s kamino.Artifact) bool {
 	run, held := s.Tags[kamino.TagRun], r.held.Lease.Epoch
 	if r.held.Run == "" {
@@ -256,8 +256,8 @@ func (r *Run) waitForActs(s kamino.Artifact) (next workflow.Next, over bool) {
 	return workflow.WaitFor(fmt.Sprintf("the last act of run %s, which made snapshot %s and lost the lease, to end", s.Tags[kamino.TagRun], s.Name), left), left <= 0
 }
 
-// lookReuse takes over a snapshot of today that is sealed and complete, and
-// clears away any other of ours.
+// lookReuse takes over a sealed and complete snapshot of today, and deletes any other snapshot of
+// the pool.
 func (r *Run) lookReuse(ctx context.Context) (workflow.Next, error) {
 	name := kamino.SnapshotName(r.pool.Name)
 	found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Snapshot, name)
@@ -303,8 +303,8 @@ func (r *Run) lookReuse(ctx context.Context) (workflow.Next, error) {
 	return r.deleteSnapshot(ctx, s, fmt.Sprintf("delete the stale snapshot taken from %s: %s", s.Tags[kamino.TagBuiltFrom], cmp.Or(why, "it is "+string(s.State))))
 }
 
-// imagedElsewhere says whether another version was made of a snapshot, as by a
-// run that passed midnight.
+// imagedElsewhere reports whether another version was made of a snapshot, for example by a run that
+// passed midnight.
 func (r *Run) imagedElsewhere(ctx context.Context, s kamino.Artifact) (bool, error) {
 	versions, err := r.versions(ctx)
 	return slices.ContainsFunc(versions, func(v kamino.Artifact) bool {

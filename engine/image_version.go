@@ -13,26 +13,26 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// OtherDonorError says that what was made today is of another donor than the
-// one that was named. Nothing was changed.
+// OtherDonorError: today's version or snapshot was made of another donor than the named one.
+// Nothing was changed.
 type OtherDonorError struct {
 	Version   string
 	BuiltFrom string // node name
-	Donor     string // that was named
+	Donor     string // the named donor
 }
 
 func (e *OtherDonorError) Error() string {
 	return fmt.Sprintf("version %s of today was built from node %s, not from %s", e.Version, e.BuiltFrom, e.Donor)
 }
 
-// lookVersion decides what is left to be done today, and how the version is named.
+// lookVersion decides what is left to do today, and the name of the version.
 func (r *Run) lookVersion(ctx context.Context) (workflow.Next, error) {
 	versions, err := r.versions(ctx)
 	if err != nil {
 		return workflow.Next{}, err
 	}
 	if missing := r.unlisted(versions); missing != "" && r.plan == nil && r.runner.Spent() < kamino.GoneAfter {
-		// A name that is chosen without them would count as earlier than theirs.
+		// A name chosen without these versions might count as earlier than theirs.
 		return workflow.Wait(fmt.Sprintf("%s, to be listed, or to stay unlisted for %s", missing, kamino.GoneAfter)), nil
 	}
 	versions = r.held.Lease.Ledger.Distrust(versions)
@@ -43,7 +43,7 @@ func (r *Run) lookVersion(ctx context.Context) (workflow.Next, error) {
 	if next, err := r.chooseReference(versions); err != nil || next.Kind == workflow.NextAct {
 		return next, err
 	}
-	named := r.held.Lease.Record.Version // "" in a plan: nobody holds the lease
+	named := r.held.Lease.Record.Version // "" in a plan, which holds no lease
 	day, err := kamino.VersionDate(named)
 	if err != nil {
 		day = r.engine.date()
@@ -55,7 +55,7 @@ func (r *Run) lookVersion(ctx context.Context) (workflow.Next, error) {
 	}
 	for i, v := range versions {
 		if v.Name == named && v.Tags[kamino.TagRun] == r.held.Run || r.carriesOn(v) && v.OfDay(day) {
-			last = &versions[i] // this run's own, begun before it was adopted, or one that it goes on with
+			last = &versions[i] // this run's own version, begun before it was adopted, or one that it continues with
 		}
 	}
 	if v := kamino.First(versions, r.takesOver); v != nil {
@@ -64,7 +64,7 @@ func (r *Run) lookVersion(ctx context.Context) (workflow.Next, error) {
 	switch {
 	case last == nil, r.held.Adopted && named == next:
 	case !last.Whole() && last.State == kamino.Failed && last.Ours() && !r.held.Lease.Ledger.FailedBuild(*last):
-		// It was whole once, and may be needed: it stays, and another one is made.
+		// It was completed once and may be needed, so it stays, and another version is made.
 	case r.opts.Today != kamino.TodayAgain, last.Tags[kamino.TagRun] == r.held.Run, r.carriesOn(*last), last.Ours() && (last.State == kamino.Failed || last.State == kamino.Deleting):
 		return r.todaysVersion(ctx, *last)
 	}
@@ -80,8 +80,8 @@ func (r *Run) lookVersion(ctx context.Context) (workflow.Next, error) {
 	return r.settled(next, next+" is to be built"), nil
 }
 
-// pending is a version that an earlier run left hidden and unproved, and that this one may go on
-// with; nil when there is none.
+// pending returns a version that an earlier run left hidden and unproved, if this run may continue
+// with it; else nil.
 func (r *Run) pending(newestFirst []kamino.Artifact) *kamino.Artifact {
 	if r.proof.mode == kamino.ProveNone || r.opts.Today == kamino.TodayAgain || r.held.Adopted {
 		return nil
@@ -93,26 +93,26 @@ func (r *Run) pending(newestFirst []kamino.Artifact) *kamino.Artifact {
 	return v
 }
 
-// inherits says whether what an ended run made is gone on with, also where another version of today
-// is to be made: the pool's last run, of the same donor, was interrupted.
+// inherits reports whether this run continues with the version of a run although another version of
+// today was requested: that run was the pool's last, had the same donor, and was interrupted.
 func (r *Run) inherits(run string) bool {
 	past := r.held.Lease.Ledger.Past
 	return len(past) > 0 && past[0].Interrupted && past[0].Work == "" && past[0].Run == run && past[0].Donor == r.donor.node.Name
 }
 
-// carriesOn says whether a version is what --again goes on with, in place of making another.
+// carriesOn reports whether --again continues with a version, in place of making another.
 func (r *Run) carriesOn(v kamino.Artifact) bool {
 	return r.opts.Today == kamino.TodayAgain && r.inherits(v.Tags[kamino.TagRun]) && r.madeOf(v) && v.Tags[kamino.TagBad] == ""
 }
 
-// takesOver says whether a version is of the run in whose place this one began, whatever it was
-// told: only the proof is missing.
+// takesOver reports whether a version was made by the run that this one replaced. Then only its
+// proof is missing, whatever the options.
 func (r *Run) takesOver(v kamino.Artifact) bool {
 	return r.held.Replaced != "" && v.Tags[kamino.TagRun] == r.held.Replaced && r.proof.mode != kamino.ProveNone && v.Unproved() && v.Whole() && r.madeOf(v)
 }
 
-// settled is done once the name of the version stands on the lease: a process
-// that adopts the run goes on with that one, also after midnight.
+// settled is done once the lease records the name of the version. A process that adopts the run
+// continues with that name, also after midnight.
 func (r *Run) settled(name, what string) workflow.Next {
 	if r.held.Run == "" || r.held.Lease.Holder != r.held.Run || r.held.Lease.Record.Version == name {
 		return workflow.Done(what)
@@ -133,7 +133,7 @@ func (r *Run) todaysVersion(ctx context.Context, v kamino.Artifact) (workflow.Ne
 		if v.Aside() {
 			return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(fmt.Errorf("version %s of today is %s", v.Name, why), "kamino rollback --pool %s --to %s takes it; %s", r.pool.Name, v.Name, poolstate.HintAgain)}
 		}
-		if r.madeOf(v) { // of the same packages another one is refused
+		if r.madeOf(v) { // another version of the same packages would be refused
 			return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(err, "kamino patch --target-node %s, and then --again; or --again with another node", r.donor.node.Name)}
 		}
 		return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(err, poolstate.HintAgain)}
@@ -165,8 +165,8 @@ func (r *Run) todaysVersion(ctx context.Context, v kamino.Artifact) (workflow.Ne
 	return r.settled(v.Name, v.Name+" is there already"), nil
 }
 
-// ungated says whether this run leaves a version that is there to a person, and no step of a proof
-// would write that on it: a later run with other options would promote it.
+// ungated reports whether this run leaves an existing version to a person and no step of a proof
+// would record that. A later run with other options would then promote it.
 func (r *Run) ungated() bool {
 	return r.image.preBuilt && !r.promotes() && !r.provesCanary() && r.image.version.Hidden() && !r.image.version.Gated()
 }
@@ -175,8 +175,8 @@ func (r *Run) gate(v kamino.Artifact) workflow.Next {
 	return r.writeVersion("record on version "+v.Name+" that a person is to promote it", v.Gate())
 }
 
-// usable says whether a version of today may become what new nodes are made of:
-// it is of a sealed disk, and of the donor that was named.
+// usable returns an error unless new nodes may be made of today's version: it is of a sealed disk,
+// and of the named donor.
 func (r *Run) usable(v kamino.Artifact) error {
 	switch {
 	case r.work() == kamino.WorkProve && (v.Tags[kamino.TagReceipt] != "" || r.opts.Unsealed):
@@ -191,8 +191,8 @@ func (r *Run) usable(v kamino.Artifact) error {
 		"to make another version of today from %s: --again; to use this one: --target-node %s", r.donor.node.Name, v.Tags[kamino.TagBuiltFrom])
 }
 
-// unswapped makes sure that a version is the one that was seen, or built, before: somebody may have
-// deleted it meanwhile, and made another one by the same name.
+// unswapped returns an error if a version is not the one that was seen or built before. Somebody
+// may have deleted it and made another one with the same name.
 func (r *Run) unswapped(v kamino.Artifact) error {
 	if then, now := r.image.version.Tags[kamino.TagRun], v.Tags[kamino.TagRun]; len(r.image.version.Tags) > 0 && now != then {
 		return kamino.WithHint(fmt.Errorf("version %s is another one than before: run %s made it, not run %s; the model is not changed",
@@ -201,8 +201,8 @@ func (r *Run) unswapped(v kamino.Artifact) error {
 	return r.usable(v)
 }
 
-// madeOf says whether a version or a snapshot was made of the donor. A node of
-// the same name on another VM is another donor.
+// madeOf reports whether a version or a snapshot was made of the donor. A node of the same name on
+// another VM is another donor.
 func (r *Run) madeOf(a kamino.Artifact) bool {
 	vm, known := a.Tags[kamino.TagVM]
 	return a.Tags[kamino.TagBuiltFrom] == r.donor.node.Name && (!known || kamino.SameVM(vm, r.donor.instance.VMID))
@@ -218,8 +218,8 @@ func (r *Run) versions(ctx context.Context) ([]kamino.Artifact, error) {
 	return versions, nil
 }
 
-// everListed are the pool's versions as this run has listed them, whenever that was: an image that
-// somebody puts into the model during the run is refused before it is asked for here.
+// everListed returns the pool's versions from any earlier list of this run. An image that somebody
+// writes into the model during the run is refused earlier.
 func (r *Run) everListed(ctx context.Context) ([]kamino.Artifact, error) {
 	if r.image.listed == nil {
 		return r.versions(ctx)
@@ -227,9 +227,10 @@ func (r *Run) everListed(ctx context.Context) ([]kamino.Artifact, error) {
 	return r.image.listed, nil
 }
 
-// recentVersions is versions, or the list that was read within lookAge, where this process has done
-// nothing to a version since: for a choice that is made sure of by another read. A person, or a
-// scale-out, may have begun to use a version meanwhile; [kamino.Provider].Delete looks for that itself.
+// recentVersions returns a list of versions that was read within LookAge, if this process has
+// changed no version since; otherwise it reads a new one. It is for choices that another read
+// confirms. A person or a scale-out may have begun to use a version meanwhile;
+// [kamino.Provider].Delete checks that itself.
 func (r *Run) recentVersions(ctx context.Context) ([]kamino.Artifact, error) {
 	if kamino.Elapsed(r.image.listedAt, r.engine.now()) < kamino.LookAge {
 		return slices.Clone(r.image.listed), nil
@@ -237,9 +238,9 @@ func (r *Run) recentVersions(ctx context.Context) ([]kamino.Artifact, error) {
 	return r.versions(ctx)
 }
 
-// unlisted tells of versions that are known to be there, and that a list does not show: what the
-// model names, what was promoted or made last, and what this run has seen whole; "" where it shows
-// them all.
+// unlisted describes versions that are known to exist and that a list does not show: the model's
+// image, the last one promoted or made, and those that this run has seen complete; "" if all are
+// listed.
 func (r *Run) unlisted(versions []kamino.Artifact) string {
 	l := r.held.Lease.Ledger
 	last, known := l.LastMade(), []string{}
@@ -256,8 +257,8 @@ func (r *Run) unlisted(versions []kamino.Artifact) string {
 	if v := r.image.version; v.Whole() {
 		known = append(known, v.Name)
 	}
-	// Of a pool's first version the name stands on the lease: its home is of the adopted run, or of
-	// one that failed before; who sealed the donor had waited.
+	// The name of a pool's first version is on the lease. Its definition was made by the adopted
+	// run, or by one that failed before; a run that had sealed a donor would have waited.
 	rec := r.held.Lease.Record
 	first := r.held.Adopted && rec.Version != "" && (l.Past == nil || len(known) == 0 && !rec.Away().IsZero())
 	if len(versions) == 0 && (r.image.formerHome && !first && !l.Empty || len(known) > 0) {

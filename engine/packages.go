@@ -8,8 +8,8 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// addLacks tells which images the next node of each pool would have to pull: 1 request for each
-// whose version has a list. Who may not read it is told nothing.
+// addLacks adds the images that the next node of each pool would have to pull: one request for each
+// version with a list. Without the right to read lists it adds nothing.
 func (e *Engine) addLacks(ctx context.Context, all []poolstate.State, out []poolstate.PoolStatus) {
 	shelf, ok := e.Cluster.(kamino.PackageStore)
 	if !ok {

@@ -11,32 +11,32 @@ import (
 	"kamino.dev/kamino/selection"
 )
 
-// PatchResult is what Patch did with a pool.
+// PatchResult is the result of Patch for a pool.
 type PatchResult struct {
 	Pool  kamino.PoolID `json:"pool"`
-	Nodes []PatchedNode `json:"nodes"` // in the order in which they were taken
-	// Candidates are the nodes that were considered; Rank is 0 of those that were not taken.
+	Nodes []PatchedNode `json:"nodes"` // in the order in which they were patched
+	// Candidates are the nodes that were considered. Rank is 0 for a node that was not patched.
 	Candidates []kamino.Candidate `json:"candidates"`
-	Unfinished *kamino.Unfinished `json:"unfinishedRun,omitempty"` // of a plan: the run that has the pool
+	Unfinished *kamino.Unfinished `json:"unfinishedRun,omitempty"` // of a plan: the run that holds the pool
 }
 
-// PatchedNode is what was done with one node.
+// PatchedNode is the result for one node.
 type PatchedNode struct {
 	Node      string              `json:"node"`
 	Run       string              `json:"run,omitempty"`
 	Report    *kamino.PatchReport `json:"report,omitempty"`
 	Restarted bool                `json:"restarted"`
 	Cycled    bool                `json:"powerCycled,omitempty"`
-	Signed    string              `json:"signed,omitempty"`  // when it was patched, as on its label
+	Signed    string              `json:"signed,omitempty"`  // the patch time on the node's label
 	Blocked   bool                `json:"blocked,omitempty"` // it did not come back in order and stays blocked
 	Steps     []kamino.StepTime   `json:"steps,omitempty"`
 	Warnings  []string            `json:"warnings,omitempty"`
 	Error     string              `json:"error,omitempty"`
-	Hints     []string            `json:"hints,omitempty"` // what to do about the error
+	Hints     []string            `json:"hints,omitempty"` // what to do about Error
 }
 
-// Patch upgrades the packages of a few nodes of a pool, the best candidates first, each with the
-// care that a donor gets. A node that does not come back in order stays blocked, and the next
+// Patch upgrades the packages of some nodes of a pool, the best candidates first, drained and
+// restored like a donor. A node that does not come back in order stays blocked, and the next
 // candidate is tried.
 func (e *Engine) Patch(ctx context.Context, opts kamino.PatchOptions) (PatchResult, error) {
 	result, o, err := e.patchCandidates(ctx, opts)
@@ -47,7 +47,7 @@ func (e *Engine) Patch(ctx context.Context, opts kamino.PatchOptions) (PatchResu
 	return result, e.patchIn(ctx, opts, t, o, &result)
 }
 
-// PlanPatch is Patch without doing anything: the candidates, by rank.
+// PlanPatch returns the ranked candidates of Patch, and changes nothing.
 func (e *Engine) PlanPatch(ctx context.Context, opts kamino.PatchOptions) (PatchResult, error) {
 	result, o, err := e.patchCandidates(ctx, opts)
 	if err == nil {
@@ -90,7 +90,7 @@ func (e *Engine) patchCandidates(ctx context.Context, opts kamino.PatchOptions) 
 func (e *Engine) patchIn(ctx context.Context, opts kamino.PatchOptions, t *donorLimit, o poolstate.State, result *PatchResult) error {
 	names := []string{}
 	if u := o.Lease.Record; o.Lease.Holder != "" && u.Work == kamino.WorkPatch && u.Donor != "" {
-		names = append(names, u.Donor) // what an ended process left is finished first
+		names = append(names, u.Donor) // the remains of an interrupted run are finished first
 	}
 	for _, c := range poolstate.Ranked(result.Candidates) {
 		if !slices.Contains(names, c.Node) {
@@ -121,7 +121,7 @@ func (e *Engine) patchIn(ctx context.Context, opts kamino.PatchOptions, t *donor
 			if left == opts.Nodes {
 				return errors.Join(errs...)
 			}
-			break // with the count: a refusal alone would say that nothing was changed
+			break // with the count: a refusal alone would mean that nothing was changed
 		}
 		if !kamino.OfNode(kamino.Refusals(err)) {
 			retries--
@@ -129,14 +129,14 @@ func (e *Engine) patchIn(ctx context.Context, opts kamino.PatchOptions, t *donor
 	}
 	switch {
 	case left == 0:
-		return nil // what went wrong before stands in the result
+		return nil // earlier errors are in the result
 	case left < opts.Nodes || len(errs) == 0:
 		errs = append(errs, fmt.Errorf("%d of %d nodes of pool %s patched", opts.Nodes-left, opts.Nodes, o.ID.Name()))
 	}
 	return kamino.WithHint(errors.Join(errs...), "kamino patch --pool %s --dry-run shows why each node was chosen or not", o.ID.Name())
 }
 
-// patchOne patches one node, or gives back all but the block of one that is not in order.
+// patchOne patches one node. If the node is not in order, it restores everything but the block.
 func (e *Engine) patchOne(ctx context.Context, opts kamino.PatchOptions, name string) (PatchedNode, error) {
 	run := opts.Options
 	run.Donor, run.Patch, run.PendingReboot, run.RequireLabels = name, &opts.Order, nil, nil
@@ -166,7 +166,7 @@ func (e *Engine) patchOne(ctx context.Context, opts kamino.PatchOptions, name st
 	return out, err
 }
 
-// pastPatch is the run in the history of its pool.
+// pastPatch is the entry of the run in the pool's history.
 func (r *Run) pastPatch(rec kamino.Record) kamino.PastRun {
 	p, now := r.empty.patch, r.engine.date()
 	past := kamino.PastRun{Run: r.held.Run, Donor: r.donor.node.Name, Work: kamino.WorkPatch, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.AwayFor().Seconds()}
@@ -176,7 +176,7 @@ func (r *Run) pastPatch(rec kamino.Record) kamino.PastRun {
 	return past
 }
 
-// work is what the run does with the node that it takes.
+// work returns the kind of the run.
 func (r *Run) work() kamino.Work {
 	switch {
 	case r.opts.Patch != nil:

@@ -9,8 +9,8 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// lookCheck lets the agent refuse, while the node serves its pods, what the upgrade would refuse.
-// Where no pod can tell that here, the upgrade finds it out.
+// lookCheck lets the agent refuse a patch while the node serves its pods. If its pod cannot run
+// here, the patch itself finds the problem.
 func (r *Run) lookCheck(ctx context.Context) (workflow.Next, error) {
 	n, left, err := r.serving(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *Run) leaveToUpgrade(why string) {
 // lookChoose makes sure, under the lock, that the pool can do without the node.
 func (r *Run) lookChoose(ctx context.Context) (workflow.Next, error) {
 	if mark, err := r.donor.node.Claimed(r.pool.ID); mark != nil || err != nil {
-		return workflow.Done("chosen earlier"), nil // by the process that had the run before
+		return workflow.Done("chosen earlier"), nil // by the previous process of the run
 	}
 	nodes, err := r.engine.nodesOf(ctx, r.pool.ID)
 	if err != nil {

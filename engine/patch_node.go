@@ -13,25 +13,25 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// The stages. The second is never followed by the first: a machine is switched off once.
+// The stages of a power cycle. A machine is switched off once, so cycleOff never follows cycleOn.
 const (
-	cycleOff kamino.PowerCycle = "off" // it is switched off
-	cycleOn  kamino.PowerCycle = "on"  // it was off, and is started
+	cycleOff kamino.PowerCycle = "off" // it is being switched off
+	cycleOn  kamino.PowerCycle = "on"  // it was off, and is being started
 )
 
 // patching is what a run knows of the node that it patches.
 type patching struct {
 	PatchedNode
 	good  time.Time // since when it is in order
-	asked string    // boot for which a look was asked
+	asked string    // boot for which a report was requested
 	stamp time.Time // when it was patched
-	boots bool      // its restart was announced, when the step had worked for as long as from
+	boots bool      // its restart was announced, at this working time of the step
 	from  time.Duration
 }
 
 func (r *Run) patcher() kamino.Patcher { return r.engine.Cluster.(kamino.Patcher) }
 
-// patchOrder is what a pod of the run is told.
+// patchOrder is the order for a pod of the run.
 func (r *Run) patchOrder(task kamino.Task, boot string) kamino.SealOrder {
 	o := r.opts.Patch
 	policy := map[string]any{"manager": o.Manager, "scope": o.Scope, "held": o.Held, "phased": o.Phased, "release": o.Release,
@@ -44,13 +44,13 @@ func (r *Run) patchOrder(task kamino.Task, boot string) kamino.SealOrder {
 	}
 	order := r.sealOrder()
 	order.Policy = nil
-	order.Patch, _ = json.Marshal(policy) // texts and numbers
+	order.Patch, _ = json.Marshal(policy) // it holds texts and numbers only
 	return order
 }
 
 const upgradeThePackages = "upgrade the packages of the node"
 
-// lookPatch waits for the node's answer. The work outlives its pod; another pod finds it again.
+// lookPatch waits for the node's report. The patch outlives its pod; another pod finds it again.
 func (r *Run) lookPatch(ctx context.Context) (workflow.Next, error) {
 	n, mark, err := r.donor.readNode(ctx, r.held.Run)
 	if err != nil {
@@ -77,7 +77,7 @@ func (r *Run) lookPatch(ctx context.Context) (workflow.Next, error) {
 		return r.remark(kamino.ActBlock, "block the node again with taint "+kamino.TaintBlock, n, mark, func(m *kamino.Mark) { m.Block = true })
 	}
 	pod, err := r.agentPod(ctx, n, kamino.TaskPatch)
-	never := pod.Refused || pod.Failed && !pod.Started && !pod.Ousted // it did nothing, and will not
+	never := pod.Refused || pod.Failed && !pod.Started && !pod.Ousted // it changed nothing, and will not
 	switch {
 	case err != nil:
 		return workflow.Next{}, fmt.Errorf("read the pod that patches: %w", err)
@@ -91,7 +91,8 @@ func (r *Run) lookPatch(ctx context.Context) (workflow.Next, error) {
 	case pod.Refused:
 		return r.untouched(n, mark, true, &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{{Code: "patch", Why: pod.Message, Do: "follow the message on the node, or choose another one"}}})
 	case pod.Ousted || pod.Done:
-		// The runtime was restarted under it, or its answer removed: another one finds the unit.
+		// The container runtime was restarted under the pod, or its report was removed. Another pod
+		// finds the unit.
 		return r.removePods("remove the pod that ended, so that another one continues its work"), nil
 	case pod.Failed:
 		return r.untouched(n, mark, never, fmt.Errorf("the packages of node %s were not upgraded: %s", n.Name, pod.Message))
@@ -99,8 +100,7 @@ func (r *Run) lookPatch(ctx context.Context) (workflow.Next, error) {
 	return workflow.Wait("the package manager; the pod is " + pod.Message), nil
 }
 
-// untouched ends a patch with an error; where no package was changed, the node need not stay
-// blocked.
+// untouched ends a patch with an error. If no package was changed, the node need not stay blocked.
 func (r *Run) untouched(n kamino.Node, mark *kamino.Mark, sure bool, err error) (workflow.Next, error) {
 	if !sure || mark == nil || !mark.Begun {
 		return workflow.Next{}, err
@@ -108,8 +108,8 @@ func (r *Run) untouched(n kamino.Node, mark *kamino.Mark, sure bool, err error) 
 	return r.remark(kamino.ActPatching, "record on the node that no package was changed", n, mark, func(m *kamino.Mark) { m.Begun = false })
 }
 
-// lookBegun keeps a node blocked of whose patch nobody has seen a good end, before the marks are
-// taken off it. Where only the taint is left of the mark, nobody knows how far the patch came.
+// lookBegun keeps a node blocked whose patch was not seen to end in order, before the marks are
+// removed. If only the taint is left of the mark, nobody knows how far the patch got.
 func (r *Run) lookBegun(ctx context.Context) (workflow.Next, error) {
 	mark, gone, err := r.donorMark(ctx)
 	if err != nil || gone != "" {
@@ -137,7 +137,7 @@ func (r *Run) removePods(what string) workflow.Next {
 	return workflow.Act(kamino.ActUnseal, what, r.removeAgents)
 }
 
-// wantsReboot: what was upgraded, or the user, asks for it.
+// wantsReboot reports whether the upgraded packages or the user require a restart.
 func (r *Run) wantsReboot() bool {
 	switch r.opts.Patch.Reboot {
 	case kamino.RebootAlways:
@@ -149,7 +149,7 @@ func (r *Run) wantsReboot() bool {
 }
 
 // lookReboot restarts the node once and waits for its next boot. The order names the boot that it
-// ends, so that no machine is restarted twice for it.
+// ends, so it restarts no machine twice.
 func (r *Run) lookReboot(ctx context.Context) (workflow.Next, error) {
 	n, mark, err := r.donor.readNode(ctx, r.held.Run)
 	switch {
@@ -184,8 +184,8 @@ func (r *Run) lookReboot(ctx context.Context) (workflow.Next, error) {
 	return workflow.Wait("the node to be Ready in another boot"), nil
 }
 
-// booting is for how long the restart of the node has been under way, without the time in which a
-// service asked to be left alone.
+// booting returns how long the restart of the node has taken, without the time for which a service
+// asked to back off.
 func (r *Run) booting() time.Duration {
 	p := &r.empty.patch
 	if !p.boots {
@@ -194,8 +194,8 @@ func (r *Run) booting() time.Duration {
 	return r.runner.Worked() - p.from
 }
 
-// cycle switches a machine that did not boot off and on again, once, and gives it up when that does
-// not help.
+// cycle switches a machine that did not boot off and on again, once, and gives up if that does not
+// help.
 func (r *Run) cycle(ctx context.Context, n kamino.Node, stage kamino.PowerCycle) (workflow.Next, error) {
 	if r.booting() > 2*r.opts.Patch.Return {
 		return r.keepBlocked(n, fmt.Sprintf("not Ready in another boot within %s, nor after a power cycle", r.opts.Patch.Return))
@@ -234,7 +234,7 @@ func (r *Run) cycle(ctx context.Context, n kamino.Node, stage kamino.PowerCycle)
 	}).Noting(func(l *kamino.Lease) { l.Record.Cycled = cycleOff }), nil
 }
 
-// keepBlocked writes on a node that it is not in order, before the run gives back the rest.
+// keepBlocked marks a node as not in order, before the run restores the rest.
 func (r *Run) keepBlocked(n kamino.Node, why string) (workflow.Next, error) {
 	if n.FailedPatch(r.held.Run) {
 		r.empty.patch.Blocked = true
@@ -251,7 +251,8 @@ func (r *Run) blocking(n kamino.Node, why string) workflow.Next {
 	})
 }
 
-// lookPatched examines the node until it was in order for long enough, or for too long was not.
+// lookPatched examines the node until it was in order for long enough, or was not in order for too
+// long.
 func (r *Run) lookPatched(ctx context.Context) (workflow.Next, error) {
 	n, mark, err := r.donor.readNode(ctx, r.held.Run)
 	if err != nil {
@@ -282,7 +283,7 @@ func (r *Run) lookPatched(ctx context.Context) (workflow.Next, error) {
 	return workflow.Wait(why), nil
 }
 
-// examinePatched is one look; why is what is not in order.
+// examinePatched makes one examination; why is what is not in order.
 func (r *Run) examinePatched(ctx context.Context, n kamino.Node) (why string, next workflow.Next, err error) {
 	if !n.Ready {
 		return "the node is not Ready", next, nil
@@ -314,7 +315,7 @@ func (r *Run) examinePatched(ctx context.Context, n kamino.Node) (why string, ne
 	return "", next, nil
 }
 
-// askLook lets the agent tell how the node stands in its present boot.
+// askLook lets the agent report the state of the node in its present boot.
 func (r *Run) askLook(ctx context.Context, n kamino.Node) (why string, next workflow.Next, err error) {
 	pod, err := r.agentPod(ctx, n, kamino.TaskLook)
 	switch {
@@ -331,8 +332,8 @@ func (r *Run) askLook(ctx context.Context, n kamino.Node) (why string, next work
 	return "the examination of the node; its pod is " + pod.Message, next, nil
 }
 
-// lookSign writes when the node was patched. One on which nothing changed keeps its former time, so
-// that no image is made for nothing.
+// lookSign records when the node was patched. A node on which nothing changed keeps its former
+// time, so that no image is made without a reason.
 func (r *Run) lookSign(ctx context.Context) (workflow.Next, error) {
 	n, mark, err := r.donor.readNode(ctx, r.held.Run)
 	if err != nil {
@@ -363,7 +364,8 @@ func (r *Run) lookSign(ctx context.Context) (workflow.Next, error) {
 	}), nil
 }
 
-// silence is how long a machine that should go off is left alone; one that restarts has to boot.
+// silence is how long a machine that should switch off is left alone. A machine that restarts needs
+// time to boot.
 func (r *Run) silence(usual time.Duration) time.Duration {
 	if r.patching() {
 		return longSilence
@@ -371,7 +373,7 @@ func (r *Run) silence(usual time.Duration) time.Duration {
 	return usual
 }
 
-// patching says whether the run patches its node, or gives back one of a run that did.
+// patching reports whether the run patches its node, or restores a node of a run that did.
 func (r *Run) patching() bool {
 	return r.back.work == kamino.WorkPatch || r.held.Mine() && r.held.Lease.Record.Work == kamino.WorkPatch
 }

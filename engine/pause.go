@@ -10,14 +10,14 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// pauser is the cluster as one that knows the stop switch; nil when it knows none.
+// pauser returns the cluster as Examiner, which has the stop switch; nil if it is none.
 func (e *Engine) pauser() kamino.Examiner {
 	examiner, _ := e.Cluster.(kamino.Examiner)
 	return examiner
 }
 
-// Pause holds all new runs and promotions of the whole cluster; runs that work give back what they
-// took and end. The reason is stored on the namespace kamino-system. Resume removes it.
+// Pause holds all new runs and promotions of the cluster. Running runs restore what they took and
+// end. The reason is stored on the namespace kamino-system. Resume removes it.
 func (e *Engine) Pause(ctx context.Context, reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return kamino.WithHint(errors.New("--reason is required"), "--reason TEXT is shown to everyone whose run is refused")
@@ -25,7 +25,7 @@ func (e *Engine) Pause(ctx context.Context, reason string) error {
 	return e.setPaused(ctx, reason)
 }
 
-// Resume lets runs begin again.
+// Resume ends the pause of the cluster.
 func (e *Engine) Resume(ctx context.Context) error { return e.setPaused(ctx, "") }
 
 func (e *Engine) setPaused(ctx context.Context, reason string) error {
@@ -43,7 +43,7 @@ func (e *Engine) setPaused(ctx context.Context, reason string) error {
 	return fmt.Errorf("pause: %w", err)
 }
 
-// Paused is why new runs and promotions are held, zero when they are not.
+// Paused returns why new runs and promotions are held; zero if they are not.
 func (e *Engine) Paused(ctx context.Context) (kamino.Pause, error) {
 	p := e.pauser()
 	if p == nil {
@@ -64,8 +64,8 @@ func (e *Engine) refusePaused(ctx context.Context) error {
 		Why: "the cluster is paused: " + paused.String(), Do: kamino.HowToResume}}}
 }
 
-// heldUp ends a run that works when the cluster is paused. A switch that cannot be read stops
-// nothing; what gives back, or takes a version back, goes on.
+// heldUp returns an error if the cluster is paused, which ends a running run. A stop switch that
+// cannot be read stops nothing. A run that restores, or takes a version back, continues.
 func (r *Run) heldUp(ctx context.Context, s Step) error {
 	now := r.engine.now()
 	if r.held.Lease == nil || r.held.GivingBack || s.Stubborn || r.takesBack() || !r.held.Mine() || now.Sub(r.pauseAsked) < workflow.PauseSeen {
@@ -78,14 +78,14 @@ func (r *Run) heldUp(ctx context.Context, s Step) error {
 	return nil
 }
 
-// takesBack says whether a run is a withdrawal or a rollback, or withdraws a version that has
-// failed its proof. A pause, which people set in an incident, leaves no bad version where new nodes
-// boot from it.
+// takesBack reports whether the run is a withdrawal or a rollback, or withdraws a version that
+// failed its proof. People set a pause in an incident, and it must not keep a bad version in use.
 func (r *Run) takesBack() bool {
 	return r.verb == kamino.VerbWithdraw || r.verb == kamino.VerbRollback || r.bad().Nodes
 }
 
-// refusePaused is the engine's, which is not asked again before the API server wants to be.
+// refusePaused refuses while the cluster is paused. It does not ask again before the API server
+// allows it.
 func (r *Run) refusePaused(ctx context.Context) error {
 	now := r.engine.now()
 	if left := r.pauseAsked.Sub(now); left > 0 {

@@ -8,10 +8,9 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// Pipeline is the list of steps of an update, in order. The donor is back in
-// the cluster before the long image build begins, and it comes back through the
-// same first boot as every clone: no image is published whose disk has not come
-// back to life once.
+// Pipeline is the list of steps of an update, in order. The donor is back in the cluster before the
+// long image build begins, and it comes back through the same first boot as every clone. So no
+// image is published whose disk has not booted again once.
 func Pipeline() []Step { return updateSteps(&Run{}) }
 
 func updateSteps(r *Run) []Step {
@@ -116,10 +115,10 @@ func patchSteps(r *Run) []Step {
 	}
 }
 
-// patched is the event on a node that is patched.
+// patched is the text of the event on a node that is patched.
 const patched = "the node is drained to upgrade its packages; it is restarted where they need it, and comes back then"
 
-// lockStep takes the lease of the pool. A run that lives is watched for as long as its lease is valid.
+// lockStep takes the lease of the pool. It watches a live run for as long as its lease is valid.
 func lockStep(does string, look func(context.Context) (workflow.Next, error)) Step {
 	return Step{Name: kamino.StepLock, Does: does, Back: "released", Look: look, Limit: 5 * time.Minute,
 		Shown: func() time.Duration { return kamino.LeaseDuration }, Takes: "the lease"}
@@ -127,9 +126,8 @@ func lockStep(does string, look func(context.Context) (workflow.Next, error)) St
 
 const takeTheLease = "take the pool's lease"
 
-// restitution is the list of steps that give a donor back. They need nothing
-// but the marks on the node, and for a node that is gone from Kubernetes the
-// record on the lease.
+// restitution is the list of steps that restore a donor. They need only the marks on the node or,
+// for a node that Kubernetes has forgotten, the record on the lease.
 func restitution(r *Run) []Step {
 	return []Step{
 		{Name: kamino.StepUnseal, Does: "remove the pods of the run", Look: r.lookPods, Limit: returnLimit, Stubborn: true, Takes: "a node that is being given back", Until: kamino.StepReturn},
@@ -143,7 +141,7 @@ func restitution(r *Run) []Step {
 	}
 }
 
-// leftovers is the list of steps that clean up after a run that failed.
+// leftovers is the list of steps that clean up after a failed run.
 func leftovers(r *Run) []Step {
 	return []Step{
 		{Name: kamino.StepFailedVersion, Ends: kamino.StepImage, Does: "delete the failed image version", Look: r.lookFailedVersion, Patient: true, Spare: true, Limit: buildLimit},
@@ -151,32 +149,33 @@ func leftovers(r *Run) []Step {
 	}
 }
 
-// stayOn is the look at the power of an adopted run's donor at the end. The process that had the
-// run before may have been frozen with a request to switch the donor off in its hands: nothing that
-// Kamino can do recalls it, and nobody else would look.
+// stayOn is the last check of the power of an adopted run's donor. The previous process may have
+// been frozen with a request to switch the donor off in progress. Kamino cannot recall that
+// request, and nobody else would notice.
 func stayOn(r *Run) []Step {
 	return []Step{{Name: kamino.StepStayOn, Does: "make sure that the machine of the run that was taken over still runs",
 		When: func() bool { return r.held.Before.Instance != "" }, Look: r.lookOn, Limit: returnLimit, Stubborn: true}}
 }
 
-// canaryBack removes the canary of a run that ends before its time.
+// canaryBack is the list of steps that remove the canary of a run that ends early.
 func canaryBack(r *Run) []Step {
 	return []Step{
 		{Name: kamino.StepRetire, Does: "remove the canary and its Node object", When: r.mayHaveCanary, Look: r.lookRetire, Patient: true},
 	}
 }
 
-// taken is the event on a donor's node: one tells of all that comes until it is given back.
+// taken is the text of the event on a donor's node. One event covers everything until the donor is
+// given back.
 const taken = "the node is drained, its disk is sealed, and it is switched off, copied and started again"
 
 const (
-	// returnLimit is how long a donor is brought back before a person is called.
+	// returnLimit is how long a run tries to bring the donor back before it notifies a person.
 	returnLimit = time.Hour
 	// buildLimit is how long the build and replication of a version may take.
 	buildLimit = 6 * time.Hour
-	// proofLimit is how long a canary's node is waited for, whatever the boot budget.
+	// proofLimit is how long a run waits for a canary's node, whatever the boot budget.
 	proofLimit = 3 * time.Hour
-	// patchLimit is for the step, beyond the limit that the agent has for the package manager.
+	// patchLimit is the limit of the step; the agent has its own limit for the package manager.
 	patchLimit = 5 * time.Hour
 )
 

@@ -13,8 +13,8 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// Plan finds out what Update would do with the same options. Refusals are part
-// of the plan, not an error.
+// Plan finds out what Update would do with the same options. Refusals are part of the plan and no
+// error.
 func (e *Engine) Plan(ctx context.Context, opts kamino.Options) (*poolstate.Plan, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -24,13 +24,13 @@ func (e *Engine) Plan(ctx context.Context, opts kamino.Options) (*poolstate.Plan
 		return nil, err
 	}
 	var paused *kamino.RefusedError
-	if errors.As(e.refusePaused(ctx), &paused) { // who may not read it is told by the run
+	if errors.As(e.refusePaused(ctx), &paused) { // a run reports if it may not read the pause
 		plan.Refusals = append(plan.Refusals, paused.Refusals...)
 	}
 	return plan, nil
 }
 
-// planRun is Plan with the lease of the donor's pool, where it is known.
+// planRun is Plan with the lease of the donor's pool, if that is known.
 func (e *Engine) planRun(ctx context.Context, opts kamino.Options, lease *kamino.Lease) (*poolstate.Plan, error) {
 	r := e.newRun(opts)
 	r.held.Lease = lease
@@ -52,7 +52,7 @@ func (e *Engine) planRun(ctx context.Context, opts kamino.Options, lease *kamino
 		return nil, err
 	}
 	r.plan.Pool, r.plan.Donor, r.plan.Instance = r.pool.ID, opts.Donor, r.donor.instance.ID
-	if refused != nil { // perhaps because of what an ended run holds
+	if refused != nil { // an interrupted run may hold the cause
 		return r.plan, r.planLease(ctx)
 	}
 	if err := r.planWorld(ctx); err != nil {
@@ -77,8 +77,8 @@ func (e *Engine) planRun(ctx context.Context, opts kamino.Options, lease *kamino
 	return r.plan, nil
 }
 
-// planProbe checks the operator's Job as connect does. Whoever only reads may not create it, not
-// even without effect.
+// planProbe checks the operator's Job as connect does. Credentials that only read may not create
+// it, not even without effect.
 func (r *Run) planProbe(ctx context.Context) error {
 	if r.opts.Proof.Probe == nil {
 		return nil
@@ -104,19 +104,19 @@ func (r *Run) planStep(s Step) poolstate.PlannedStep {
 	return poolstate.PlannedStep{Name: s.Name, Would: would}
 }
 
-// peekable are the steps that decide what is left to be done today.
+// peekable are the steps that decide what is left to do today.
 var peekable = []string{kamino.StepGallery, kamino.StepDefinition, kamino.StepVersion, kamino.StepReuse}
 
-// stepRefused tells refusals of a step, which no other donor would lift, from
-// those of a donor.
+// stepRefused reports whether the refusals are those of a step, which another donor would not
+// change.
 func stepRefused(refusals []kamino.Refusal) bool {
 	return slices.ContainsFunc(refusals, func(r kamino.Refusal) bool {
 		return r.Allow == kamino.AllowAdopt || r.Code == kamino.CodeSealPod || r.Code == kamino.CodeNoCanary || slices.Contains(peekable, r.Code)
 	})
 }
 
-// peek looks as the peekable steps do: a look only reads. What stands in the way of one is a
-// refusal of the plan.
+// peek makes the looks of the peekable steps, which only read. An obstacle is a refusal of the
+// plan.
 func (r *Run) peek(ctx context.Context) error {
 	for _, s := range updateSteps(r) {
 		if !slices.Contains(peekable, s.Name) || s.When != nil && !s.When() {
@@ -139,10 +139,10 @@ func (r *Run) peek(ctx context.Context) error {
 	return nil
 }
 
-// nothingToDo is before what a look found in order.
+// nothingToDo is the prefix of a plan's step that finds its state in order.
 const nothingToDo = "nothing: "
 
-// planned is what a look found, as a plan says it.
+// planned describes the result of a look for a plan.
 func planned(n workflow.Next) string {
 	switch n.Kind {
 	case workflow.NextAct:
@@ -153,13 +153,13 @@ func planned(n workflow.Next) string {
 	return nothingToDo + n.What
 }
 
-// planDonor finds out whether the donor could be drained and sealed, as far as that can be told
-// without a rehearsal. Whoever only reads may not create the seal pod, not even without effect.
+// planDonor finds out whether the donor could be drained and sealed, as far as possible without a
+// rehearsal. Credentials that only read may not create the seal pod, not even without effect.
 func (r *Run) planDonor(ctx context.Context) error {
 	if len(r.plan.Refusals) > 0 || !r.donorUntouched() {
 		return nil
 	}
-	if v := r.withdrawnOf(r.donor.instance.VMID); v != nil { // what the node tells by itself may be some minutes old
+	if v := r.withdrawnOf(r.donor.instance.VMID); v != nil { // the node's own report may be some minutes old
 		digest := r.donor.node.Freshness().PackageDigest
 		if same := r.sameAs(digest, r.donor.instance.VMID); same != nil {
 			r.plan.Refusals = append(r.plan.Refusals, same.RefuseSame(r.donor.node.Name))
@@ -236,7 +236,7 @@ func (r *Run) planWorld(ctx context.Context) error {
 	return nil
 }
 
-// planLease reads the pool's lease, where it is not known.
+// planLease reads the pool's lease, if it is not known.
 func (r *Run) planLease(ctx context.Context) error {
 	if r.held.Lease == nil && r.pool.ID != "" {
 		lease, err := r.engine.Cluster.Lease(ctx, r.pool.ID)
@@ -251,8 +251,8 @@ func (r *Run) planLease(ctx context.Context) error {
 	return nil
 }
 
-// adopts says whether the run that is planned would go on with one that its process left; the looks
-// of the plan are those of that run then.
+// adopts reports whether the planned run would continue an interrupted run. Then the plan's looks
+// are those of that run.
 func (r *Run) adopts() bool {
 	u := r.plan.Unfinished
 	if u == nil || u.Alive || r.held.Adopted {
@@ -306,10 +306,9 @@ func (r *Run) planPrune() string {
 	return "delete " + strings.Join(r.plan.Prune, ", ")
 }
 
-// readOnce is a provider whose reads are made once and then answered from
-// memory: the plan of a pool asks for the same things as the judgement of the
-// pool and as the steps that it prints, and pools share a gallery. It lives as
-// long as one plan. A run never reads through it.
+// readOnce is a provider that makes each read once and then answers from memory. A plan reads the
+// same things for the judgement of the pool and for its steps, and pools share a gallery. It lives
+// as long as one plan; a run never reads through it.
 type readOnce struct {
 	kamino.Provider
 
@@ -317,7 +316,7 @@ type readOnce struct {
 	read map[string]*reading
 }
 
-// reading is one read, which others wait for.
+// reading is one read, for which concurrent callers wait.
 type reading struct {
 	once      sync.Once
 	pool      kamino.Pool
@@ -330,7 +329,7 @@ func newReadOnce(p kamino.Provider) *readOnce {
 	return &readOnce{Provider: p, read: map[string]*reading{}}
 }
 
-// planning is an engine for plans only: each of its reads is made once.
+// planning returns an engine for plans, which makes each read once.
 func (e *Engine) planning() *Engine {
 	copied := *e
 	copied.Provider = newReadOnce(e.Provider)
@@ -353,7 +352,8 @@ func (r *readOnce) Pool(ctx context.Context, id kamino.PoolID) (kamino.Pool, err
 	return got.pool, got.err
 }
 
-// Find implements Provider. Pools of a group share their gallery; all else is of one pool.
+// Find implements Provider. Pools of a group share their gallery; all other artifacts are of one
+// pool.
 func (r *readOnce) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) ([]kamino.Artifact, error) {
 	of := string(pool.ID)
 	if kind == kamino.Gallery {

@@ -18,8 +18,8 @@ func resolvedName(newestFirst []kamino.Artifact) string {
 	return ""
 }
 
-// chooseReference decides how the pool shall refer to its image. What a person typed is done or
-// refused; else the pool refers to the definition, unless something speaks against it.
+// chooseReference decides how the pool will refer to its image. A person's explicit choice is made
+// or refused. Otherwise the pool refers to the definition, unless there is a reason against it.
 func (r *Run) chooseReference(versions []kamino.Artifact) (workflow.Next, error) {
 	if r.image.reference = r.opts.ImageReference; !r.inDefinition() && r.image.reference != kamino.ByVersion {
 		r.image.reference = kamino.ByPointer
@@ -58,10 +58,10 @@ func (r *Run) chooseReference(versions []kamino.Artifact) (workflow.Next, error)
 	return workflow.Next{}, nil
 }
 
-// modelIsTheirs: the recipe is not written by this run.
+// modelIsTheirs reports whether this run does not write the recipe.
 func (r *Run) modelIsTheirs() bool { return r.opts.ImageOnly || r.pool.Owner != nil }
 
-// refuseOwned refuses what would write the recipe of a pool that somebody else writes.
+// refuseOwned refuses to write the recipe of a pool with another owner.
 func (r *Run) refuseOwned() error {
 	field, value := "", ""
 	switch {
@@ -78,7 +78,7 @@ func (r *Run) refuseOwned() error {
 		Why: r.pool.Owner.Name + " writes the model and the number of instances, and would undo it", Do: "leave " + field + " out"}}}
 }
 
-// tagPointer writes on the definition that it is not to be relied upon, or takes that off.
+// tagPointer writes the tag unreliable on the definition, or removes it.
 func (r *Run) tagPointer(stray *kamino.Stray) workflow.Next {
 	d := r.image.definition
 	if d.Tags = maps.Clone(d.Tags); d.Tags == nil {
@@ -97,12 +97,12 @@ func (r *Run) tagPointer(stray *kamino.Stray) workflow.Next {
 		return err
 	}).Of(d.Name).Noting(func(l *kamino.Lease) {
 		if l.Ledger.Strayed = stray; stray == nil {
-			l.Ledger.Promoted = nil // judged by what is promoted from now on
+			l.Ledger.Promoted = nil // only later promotions count
 		}
 	})
 }
 
-// distrust writes on the definition that an instance did not follow it, where that is not written.
+// distrust tags the definition that an instance did not follow, if it is not tagged.
 func (r *Run) distrust(ctx context.Context, stray *kamino.Stray) (workflow.Next, error) {
 	if stray == nil || r.image.definition.Tags[kamino.TagPointer] == kamino.TagPointerUnreliable {
 		return workflow.Next{}, nil
@@ -111,7 +111,7 @@ func (r *Run) distrust(ctx context.Context, stray *kamino.Stray) (workflow.Next,
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read the image definition of pool %s: %w", r.pool.Name, err)
 	} else if len(found) == 0 {
-		return workflow.Next{}, nil // with it all versions are gone
+		return workflow.Next{}, nil // all versions are deleted with it
 	}
 	if r.image.definition = found[0]; found[0].Tags[kamino.TagPointer] == kamino.TagPointerUnreliable {
 		return workflow.Next{}, nil
@@ -119,9 +119,9 @@ func (r *Run) distrust(ctx context.Context, stray *kamino.Stray) (workflow.Next,
 	return r.tagPointer(stray), nil
 }
 
-// againstPointer tells why the pool may not refer to its definition; "" when it may. One that
-// refers to a version is moved only while the definition stands for the same, or for what kamino
-// itself offered last: else its next image could become a third one.
+// againstPointer returns why the pool may not refer to its definition; "" if it may. A pool that
+// refers to a version moves only while the definition stands for the same version, or for the one
+// that Kamino offered last. Otherwise its next image could become a third one.
 func againstPointer(pool kamino.Pool, versions []kamino.Artifact) string {
 	now := kamino.Resolved(versions)
 	if now != nil && now.Disputed {
@@ -141,8 +141,8 @@ func againstPointer(pool kamino.Pool, versions []kamino.Artifact) string {
 	return "the model names version " + named.Name + ", and the definition stands for " + now.Name
 }
 
-// towardsPointer tells what to do about that. A rollback of a pool that refers to a version offers
-// nothing that a person excluded.
+// towardsPointer returns what to do about againstPointer. A rollback of a pool that refers to a
+// version offers nothing that a person excluded.
 func (r *Run) towardsPointer(versions []kamino.Artifact) string {
 	if kamino.Resolved(versions) == nil {
 		return "every version is excluded from latest: include the one that the model names again, or use --image-reference version"
@@ -150,8 +150,8 @@ func (r *Run) towardsPointer(versions []kamino.Artifact) string {
 	return "kamino rollback --pool " + r.pool.Name + " --to VERSION sets the one that it stands for; or use --image-reference version"
 }
 
-// refusePinned refuses a pool whose image somebody else chose. What boots meanwhile says nothing of
-// how the pool follows its definition.
+// refusePinned refuses a pool whose image somebody else chose. Instances created meanwhile are no
+// evidence of whether the pool follows its definition.
 func (r *Run) refusePinned(ctx context.Context, versions []kamino.Artifact) error {
 	pin := r.held.Lease.Ledger.Pinned(r.pool, versions)
 	if pin == nil {
@@ -168,7 +168,7 @@ func (r *Run) refusePinned(ctx context.Context, versions []kamino.Artifact) erro
 	return nil
 }
 
-// refuseUndone refuses to write a model again whose image somebody may have taken back.
+// refuseUndone refuses to write a model again that somebody may have reverted.
 func (r *Run) refuseUndone(pool kamino.Pool) error {
 	if r.held.Lease == nil {
 		return nil // a plan
@@ -183,7 +183,7 @@ func (r *Run) refuseUndone(pool kamino.Pool) error {
 	return nil
 }
 
-// refusePointer refuses a pointer that was asked for where the pool's recipe cannot refer to one.
+// refusePointer refuses --image-reference pointer where the pool's recipe cannot refer to one.
 func (r *Run) refusePointer() error {
 	if r.pool.NoPointer == "" || r.opts.ImageReference == "" || r.opts.ImageReference == kamino.ByVersion {
 		return nil

@@ -14,21 +14,22 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// markLimit is how long a rollback tries to mark versions. The model is written
-// already then, and the ledger keeps what is not marked.
+// markLimit is how long a rollback tries to mark versions. The model is written by then, and the
+// ledger keeps the versions that are not marked.
 const markLimit = 5 * time.Minute
 
-// versionMarks is the part of a rollback that says which versions are good and bad.
+// versionMarks are the marks of a rollback or a withdrawal: which versions are good and which are
+// bad.
 type versionMarks struct {
 	plan   Rollback
 	to     poolstate.Destination
 	failed map[string]error     // by version
-	marked map[string]bool      // by version: seen to be as the plan wants it
+	marked map[string]bool      // by version: seen as planned
 	away   map[string]time.Time // by version: since when it is not listed
-	from   string               // what the definition stood for when the plan was made; "" nothing
+	from   string               // what the definition stood for when the plan was made; "" for nothing
 	born   time.Time            // see Promotion
-	image  string               // that the model referred to when the plan was made
-	making []string             // what is to be marked and was being built when the plan was made
+	image  string               // image of the model when the plan was made
+	making []string             // versions to mark that were being built when the plan was made
 }
 
 func newVersionMarks(plan Rollback, t poolstate.Destination, o poolstate.State) versionMarks {
@@ -42,7 +43,7 @@ func newVersionMarks(plan Rollback, t poolstate.Destination, o poolstate.State) 
 	return m
 }
 
-// limit is that of the step. Where the marks are what is rolled back, they have as long as a model.
+// limit is the limit of the step. If only marks are changed, they have as long as a model.
 func (m versionMarks) limit() time.Duration {
 	if m.to.Points {
 		return workflow.DefaultLimit
@@ -50,8 +51,7 @@ func (m versionMarks) limit() time.Duration {
 	return markLimit
 }
 
-// announce writes on the ledger what is not to be chosen, before any version is
-// marked.
+// announce records on the ledger which versions must not be chosen, before any version is marked.
 func (m versionMarks) announce(l *kamino.Lease, at time.Time) {
 	for _, name := range m.plan.Bad {
 		l.Ledger.NoteRolledBack(name)
@@ -62,13 +62,13 @@ func (m versionMarks) announce(l *kamino.Lease, at time.Time) {
 	}
 	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool { return slices.Contains(m.plan.Good, n) })
 	if m.to.Stays || m.plan.From == m.plan.To {
-		return // what was promoted is so still
+		return // the former promotion still holds
 	}
 	if w := l.Ledger.Withdrew; m.to.Why.Reason != "" {
 		l.Ledger.Withdrew = &kamino.Withdrawal{Version: m.plan.From, To: m.plan.To, Reason: kamino.CutText(m.to.Why.Reason, kamino.MaxTag)}
 	} else if m.to.Unnamed {
 		l.Ledger.Withdrew = &kamino.Withdrawal{Version: m.plan.From, To: m.plan.To, Reason: "rolled back"}
-	} else if w != nil && (w.To != m.plan.To || m.to.Verb == kamino.VerbRollback) { // else auto-update ends that one
+	} else if w != nil && (w.To != m.plan.To || m.to.Verb == kamino.VerbRollback) { // otherwise auto-update would end the withdrawal's state
 		l.Ledger.Withdrew = nil
 	}
 	if l.Ledger.Promoted = nil; m.to.Points {
@@ -77,8 +77,9 @@ func (m versionMarks) announce(l *kamino.Lease, at time.Time) {
 	}
 }
 
-// settle takes off the ledger what is marked by now, and keeps there what is not. Where the nodes
-// boot from the target, no earlier rollback, which ended too early, speaks against it any more.
+// settle removes the marked versions from the ledger and keeps the others. If the nodes boot from
+// the target, a mark of an earlier, interrupted rollback does not count against the target any
+// more.
 func (m versionMarks) settle(l *kamino.Lease, moved bool) {
 	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool {
 		_, failed := m.failed[n]
@@ -92,30 +93,32 @@ func (m versionMarks) settle(l *kamino.Lease, moved bool) {
 			l.Ledger.NoteUnbuilt(name)
 		}
 	}
-	if moved { // else it stands there if it was announced
+	if moved { // otherwise it is there if it was announced
 		m.distrustUnborn(l)
 	}
 	l.Ledger.Unbuilt = slices.DeleteFunc(slices.Clone(l.Ledger.Unbuilt), func(n string) bool {
 		err, failed := m.failed[n]
-		return !slices.Contains(l.Ledger.RolledBack, n) || failed && !errors.Is(err, errUnbuilt) && !errors.Is(err, errNotListed) // it was whole, and not marked
+		return !slices.Contains(l.Ledger.RolledBack, n) || failed && !errors.Is(err, errUnbuilt) && !errors.Is(err, errNotListed) // it was complete, and not marked
 	})
 }
 
-// distrustUnborn writes on the ledger what ended runs may have begun, and no list shows yet.
+// distrustUnborn records on the ledger the versions that interrupted runs may have begun and no
+// list shows yet.
 func (m versionMarks) distrustUnborn(l *kamino.Lease) {
 	for _, name := range m.to.Unborn {
 		l.Ledger.NoteUnbuilt(name)
 	}
 }
 
-// errNotListed: a version that was listed when the command began stayed away for goneAfter.
+// errNotListed: a version that was listed when the command began stayed away for GoneAfter.
 var errNotListed = errors.New("the list of versions does not show it any more")
 
-// errUnbuilt: no cloud takes a change of a version before it is built, which may take an hour.
+// errUnbuilt: the version is still being built. No cloud changes a version before that ends, which
+// may take an hour.
 var errUnbuilt = errors.New("it is still being built")
 
-// missed notes a version of the plan that is not listed, as in a list that came back empty, and
-// says whether it is waited for.
+// missed records that a version of the plan is not listed, as in an empty list, and reports whether
+// to wait for it.
 func (m versionMarks) missed(name string, now time.Time) bool {
 	if m.away[name].IsZero() {
 		m.away[name] = now
@@ -127,17 +130,17 @@ func (m versionMarks) missed(name string, now time.Time) bool {
 	return false
 }
 
-// order is that of the plan's writes: what is offered comes first, and what is withdrawn from the
-// oldest to the newest. So a definition stands for the newest of them, the present image, until the
-// last write.
+// order returns the versions in the order of the writes: first the offers, then the withdrawals
+// from the oldest to the newest. So the definition stands for the present image until the last
+// write.
 func (m versionMarks) order() []string {
 	bad := slices.Clone(m.plan.Bad)
 	slices.SortFunc(bad, kamino.CompareVersions)
 	return slices.Concat(m.plan.Good, bad)
 }
 
-// look marks one version at a time. One that cannot be marked is passed over, except where the
-// marks are what is rolled back.
+// look marks one version at a time. It skips a version that cannot be marked, unless only marks are
+// changed.
 func (m versionMarks) look(ctx context.Context, r *Run) (workflow.Next, error) {
 	versions, err := r.versions(ctx)
 	if err != nil {
@@ -189,8 +192,8 @@ func (m versionMarks) look(ctx context.Context, r *Run) (workflow.Next, error) {
 	return workflow.Done("the versions are marked"), nil
 }
 
-// write is the act that offers a version of the plan, or withdraws it, after those that were
-// written before.
+// write is the act that offers or withdraws a version of the plan, after those that were written
+// before.
 func (m versionMarks) write(ctx context.Context, r *Run, v kamino.Artifact, versions []kamino.Artifact, before []string) (workflow.Next, error) {
 	word, bad := "offer", slices.Contains(m.plan.Bad, v.Name)
 	if bad {
@@ -219,11 +222,11 @@ func (m versionMarks) write(ctx context.Context, r *Run, v kamino.Artifact, vers
 	}).Of(v.Name).Noting(func(l *kamino.Lease) { m.announce(l, r.engine.date()) }), nil
 }
 
-// unsettled makes sure, before the version is withdrawn that the definition stands for, that the
-// target is offered and the writes before have come to their end: else the next node would boot
-// from a third one, or from none.
+// unsettled returns what to wait for before the version that the definition stands for is
+// withdrawn: the target must be offered, and the earlier writes must be complete. Otherwise the
+// next node would boot from a third version, or from none.
 func (m versionMarks) unsettled(ctx context.Context, r *Run, before []string) (why string, err error) {
-	if m.plan.To != "" { // else the definition stands for nothing, and goes on doing so
+	if m.plan.To != "" { // otherwise the definition stands for nothing, and will not change
 		before = append([]string{m.plan.To}, before...)
 	}
 	for _, name := range before {
@@ -260,7 +263,7 @@ func (m versionMarks) mark(ctx context.Context, r *Run, v kamino.Artifact, bad b
 	return r.engine.Provider.Promote(ctx, r.pool, want)
 }
 
-// give fails all that could not be looked at to the end.
+// give marks all unfinished versions as failed.
 func (m versionMarks) give(err error) {
 	for _, name := range slices.Concat(m.plan.Bad, m.plan.Good) {
 		if m.failed[name] == nil && !m.marked[name] {
@@ -269,7 +272,7 @@ func (m versionMarks) give(err error) {
 	}
 }
 
-// unmarked tells what could not be marked, in the order of the plan.
+// unmarked returns the versions that could not be marked, in the order of the plan.
 func (m versionMarks) unmarked(r *Run) (out []Unmarked) {
 	for _, name := range slices.Concat(m.plan.Bad, m.plan.Good) {
 		if err := m.failed[name]; err != nil {
@@ -281,8 +284,8 @@ func (m versionMarks) unmarked(r *Run) (out []Unmarked) {
 	return out
 }
 
-// unmoved makes sure that the plan, which was made before the lease was taken, is of what the model
-// refers to, and the definition stands for: nobody else has promoted another version since.
+// unmoved returns an error if the model or the definition changed since the plan was made, before
+// the lease was taken: somebody has promoted another version.
 func (m versionMarks) unmoved(ctx context.Context, r *Run, pool kamino.Pool) error {
 	if !m.to.Points || m.to.Comes != "" {
 		now, there := pool.Model.Image, m.to.Version != nil && strings.EqualFold(pool.Model.Image, m.to.Version.ID)
@@ -303,11 +306,11 @@ func (m versionMarks) unmoved(ctx context.Context, r *Run, pool kamino.Pool) err
 	return nil
 }
 
-// errPromoted: somebody made a version what new nodes boot from, which another has decided against.
+// errPromoted: somebody promoted a version that another person decided against.
 var errPromoted = errors.New("somebody has promoted it meanwhile")
 
-// promotedMeanwhile keeps a version from being marked as bad that new nodes boot from by now, and
-// did not when that was decided.
+// promotedMeanwhile keeps a version from being marked bad if new nodes boot from it now and did not
+// when that was decided.
 func (m versionMarks) promotedMeanwhile(ctx context.Context, r *Run, v kamino.Artifact, versions []kamino.Artifact, bad bool) error {
 	boots := m.to.Points && m.to.Stays && m.from != v.Name && resolvedName(versions) == v.Name
 	if bad && !m.to.Points {
@@ -323,7 +326,7 @@ func (m versionMarks) promotedMeanwhile(ctx context.Context, r *Run, v kamino.Ar
 	return kamino.WithHint(fmt.Errorf("new nodes of pool %s boot from version %s, which is not withdrawn: %w", r.pool.Name, v.Name, errPromoted), "run again")
 }
 
-// refusePaused asks once more before the write: whoever promotes has read the switch long ago.
+// refusePaused reads the stop switch again before the write, because the first read is old by then.
 func (m versionMarks) refusePaused(ctx context.Context, r *Run) error {
 	if m.to.Verb != kamino.VerbPromote {
 		return nil
@@ -331,7 +334,8 @@ func (m versionMarks) refusePaused(ctx context.Context, r *Run) error {
 	return r.refusePaused(ctx)
 }
 
-// withdrawnMeanwhile: who names a version that is withdrawn already has read why, and wants it.
+// withdrawnMeanwhile is the error for a version that was withdrawn after it was chosen. A person
+// who names a version that is withdrawn already knows the reason.
 func (r *Run) withdrawnMeanwhile(v kamino.Artifact) error {
 	return kamino.WithHint(fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[kamino.TagBad]), "to use it all the same: kamino rollback --pool %s --to %s", r.pool.Name, v.Name)
 }
@@ -368,7 +372,7 @@ func (r *Run) lookTarget(ctx context.Context, t poolstate.Destination, m version
 	}
 	want := t.Spec()
 	if t.Comes != "" {
-		want.Seen = seen // the model comes after the offer
+		want.Seen = seen // the model is written after the offer
 	}
 	next, err := r.promote(ctx, pool, want)
 	if err == nil && next.Kind == workflow.NextAct {
@@ -383,7 +387,7 @@ func (r *Run) lookTarget(ctx context.Context, t poolstate.Destination, m version
 	return next, err
 }
 
-// overviewNow reads what a choice of another image needs, under the lease.
+// overviewNow reads, under the lease, what a choice of another image needs.
 func (r *Run) overviewNow(ctx context.Context) (poolstate.State, error) {
 	pool, err := r.poolNow(ctx)
 	if err != nil {
@@ -397,8 +401,8 @@ func (r *Run) overviewNow(ctx context.Context) (poolstate.State, error) {
 	return o, r.engine.heed(ctx, &o)
 }
 
-// heed reads whether the definition that a pool refers to is tagged as unreliable: the ledger,
-// which tells why, may have been deleted since.
+// heed reads whether the definition that a pool refers to is tagged unreliable. The ledger, which
+// has the reason, may have been deleted since.
 func (e *Engine) heed(ctx context.Context, o *poolstate.State) error {
 	if !kamino.Points(o.Pool.Model.Image, o.Versions) {
 		return nil

@@ -13,13 +13,13 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// target is what the pool's next instance shall boot from.
+// target is what the pool's next instance will boot from.
 func (r *Run) target() kamino.Target {
 	return kamino.Target{Version: r.image.version.Name, Reference: r.image.reference, Seen: &r.image.version}
 }
 
-// lookModel points the model at the version that it has just seen Succeeded and
-// replicated. The former model is written on the lease first.
+// lookModel points the model at a version that was just seen Succeeded and replicated. The former
+// model is written on the lease first.
 func (r *Run) lookModel(ctx context.Context) (workflow.Next, error) {
 	v, readAt, err := r.promotedVersion(ctx)
 	if err != nil {
@@ -48,13 +48,13 @@ func (r *Run) lookModel(ctx context.Context) (workflow.Next, error) {
 		r.image.readAt = time.Time{}
 		return r.omit(v), nil
 	}
-	if !r.image.noted && r.result.ModelDiff == nil { // a person may have changed it since the run was taken over
+	if !r.image.noted && r.result.ModelDiff == nil { // a person may have changed it since the run was adopted
 		if err := r.refuseUndone(pool); err != nil {
 			return workflow.Next{}, err
 		}
 	}
 	next, err := r.promote(ctx, pool, r.target())
-	if err == nil && next.Kind == workflow.NextAct && !r.image.noted { // else it is half promoted
+	if err == nil && next.Kind == workflow.NextAct && !r.image.noted { // otherwise the promotion is half done
 		err = r.refusePaused(ctx)
 	}
 	if save := next.Note; save != nil && r.opts.NewNodes > 0 && r.owed() == nil {
@@ -66,9 +66,9 @@ func (r *Run) lookModel(ctx context.Context) (workflow.Next, error) {
 	return next, err
 }
 
-// promotedVersion reads the version, unless nothing was written of it since it was read, and that
-// was just now, or within lookAge and either an offer will compare it with what it is then, or it
-// is promoted; and tells when that was.
+// promotedVersion returns the version and when it was read. It reads the version again if it was
+// written since. It also does if the last read is not from just now; a read within LookAge is
+// enough if an offer will compare the version anyway, or if it is promoted.
 func (r *Run) promotedVersion(ctx context.Context) (kamino.Artifact, time.Time, error) {
 	v := r.image.version
 	age := kamino.Elapsed(r.image.readAt, r.engine.now())
@@ -85,8 +85,8 @@ func (r *Run) promotedVersion(ctx context.Context) (kamino.Artifact, time.Time, 
 	return found[0], r.engine.now(), nil
 }
 
-// promotedPool reads the pool, unless it was read within lookAge and only the version was written
-// since: a write of the model is conditional on what was read.
+// promotedPool reads the pool. A read within LookAge is enough if only the version was written
+// since, because a write of the model is conditional on what was read.
 func (r *Run) promotedPool(ctx context.Context) (kamino.Pool, error) {
 	if kamino.Elapsed(r.image.offeredAt, r.engine.now()) < kamino.LookAge {
 		r.image.offeredAt = time.Time{}
@@ -95,7 +95,7 @@ func (r *Run) promotedPool(ctx context.Context) (kamino.Pool, error) {
 	return r.poolNow(ctx)
 }
 
-// poolNow reads the pool. What the run takes it for stays as it was.
+// poolNow reads the pool, and does not change the run's copy.
 func (r *Run) poolNow(ctx context.Context) (kamino.Pool, error) {
 	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
 	if err != nil {
@@ -104,9 +104,9 @@ func (r *Run) poolNow(ctx context.Context) (kamino.Pool, error) {
 	return pool, nil
 }
 
-// promote writes what the pool's next instance boots from, for updates and rollbacks alike. A
-// definition that nothing refers to changes nothing yet: so a pool that shall refer to it gets the
-// offer first, and one that shall not any more gets it last.
+// promote writes what the pool's next instance boots from, for updates and rollbacks. An offer has
+// no effect on a definition that nothing refers to. So a pool that will refer to its definition
+// gets the offer first, and a pool that will not any more gets it last.
 func (r *Run) promote(ctx context.Context, pool kamino.Pool, want kamino.Target) (workflow.Next, error) {
 	r.pool = pool
 	if list := r.opts.Unlifted(pool.Refusals); len(list) > 0 {
@@ -173,8 +173,8 @@ func (r *Run) promote(ctx context.Context, pool kamino.Pool, want kamino.Target)
 	return write.Noting(func(l *kamino.Lease) { r.noteModel(l, pool, next, want, born, prototype(pool, versions)) }), nil
 }
 
-// unchanged is a promotion that has nothing to write. An image that somebody else has put into the
-// model, and that a person adopts, counts as kamino's from now on.
+// unchanged is a promotion that has nothing to write. An image that somebody else wrote into the
+// model, and that a person adopts, counts as Kamino's from now on.
 func (r *Run) unchanged(pool kamino.Pool) workflow.Next {
 	image := kamino.LastSegments(pool.Model.Image, 3)
 	if wrote := r.held.Lease.Ledger.Wrote; !r.opts.AdoptModel || wrote == nil || strings.EqualFold(wrote.Image, pool.Model.Image) {
@@ -185,9 +185,9 @@ func (r *Run) unchanged(pool kamino.Pool) workflow.Next {
 	})
 }
 
-// offer lets the definition stand for a version: the one write that changes what the next instance
-// of a pool boots from that refers to it. Versions have no revision: what was read just before is
-// compared, and read again by the next look.
+// offer makes the definition stand for a version: the one write that changes the next image of a
+// pool that refers to the definition. Versions have no revision, so the version is compared with a
+// read just before, and the next look reads it again.
 func (r *Run) offer(ctx context.Context, pool kamino.Pool, want kamino.Target) (workflow.Next, error) {
 	v, read := want.Seen, r.engine.now()
 	versions, err := r.versions(ctx)
@@ -236,9 +236,9 @@ func (r *Run) offer(ctx context.Context, pool kamino.Pool, want kamino.Target) (
 	}), nil
 }
 
-// comeToPoint lets a pool whose model does not point come to do so with a version that is promoted,
-// as a run does: where a person promotes each version, no run writes the model, and each promotion
-// would make another one. Nothing is asked of who wants it by version.
+// comeToPoint moves a pool whose model refers to a version to the definition, with a promotion, as
+// a run would. If a person promotes each version, no run writes the model, and each promotion would
+// use up another model. An explicit reference by version is kept.
 func (e *Engine) comeToPoint(ctx context.Context, o *poolstate.State, t *poolstate.Destination, typed kamino.ImageReference) error {
 	if t.Points || t.Version == nil || t.Offered || typed == kamino.ByVersion || o.Pool.Owner != nil || o.Pool.NoPointer != "" || !e.livesIn(kamino.Definition) {
 		return nil
@@ -256,16 +256,16 @@ func (e *Engine) comeToPoint(ctx context.Context, o *poolstate.State, t *poolsta
 	return nil
 }
 
-// ownImage says whether the model refers to what it did when the run began, or to what kamino
-// wrote.
+// ownImage reports whether the model's image is the one from the run's beginning, or one that
+// Kamino wrote.
 func (r *Run) ownImage(pool kamino.Pool) bool {
 	wrote := r.held.Lease.Ledger.Wrote
 	return pool.Owner != nil || strings.EqualFold(pool.Model.Image, r.held.Lease.Record.ModelWas) || wrote != nil && strings.EqualFold(pool.Model.Image, wrote.Image)
 }
 
-// bornHidden says whether a version of this run is to be hidden from birth: it has to be proved
-// first, or the pool refers to the definition, or shall, and would boot from it before it was
-// looked at.
+// bornHidden reports whether a version of this run has to be created hidden: it has to be proved
+// first, or the pool refers to the definition, or will, and would boot from it before it was
+// examined.
 func (r *Run) bornHidden(ctx context.Context) (bool, error) {
 	if r.proves() || !r.promotes() {
 		return true, nil
@@ -277,9 +277,9 @@ func (r *Run) bornHidden(ctx context.Context) (bool, error) {
 	return r.image.reference == kamino.ByDefinition || strings.EqualFold(next.Image, r.pool.Model.Image), nil
 }
 
-// nextImage is what has to be written into the model. What somebody has added to one that kamino
-// wrote is told, and written only where a person says so: else whatever puts an extension back each
-// night, as a policy does, would cost a model each night.
+// nextImage is what has to be written into the model. Parts that somebody else added to a model of
+// Kamino's are reported, and replaced only if a person says so. Otherwise a policy that restores an
+// extension each night would use up a model each night.
 func (r *Run) nextImage(ctx context.Context, pool kamino.Pool, want kamino.Target) (kamino.NextImage, error) {
 	next, err := r.engine.Provider.NextImage(ctx, pool, want)
 	if err != nil {
@@ -294,10 +294,10 @@ func (r *Run) nextImage(ctx context.Context, pool kamino.Pool, want kamino.Targe
 	return next, nil
 }
 
-// noteModel writes on the ledger what a write of the model takes the place of.
+// noteModel records on the ledger the model that is about to be replaced.
 func (r *Run) noteModel(l *kamino.Lease, pool kamino.Pool, next kamino.NextImage, want kamino.Target, born time.Time, prototype bool) {
 	former := kamino.SavedModel{At: r.engine.date(), Image: pool.Model.Image, Saved: pool.Model.Saved}
-	// A second write of the same image must not hide the way back.
+	// A second write of the same image must not hide the former model.
 	same := strings.EqualFold(former.Image, next.Image)
 	if !same {
 		l.Ledger.NoteSaved(former, prototype)
@@ -310,7 +310,7 @@ func (r *Run) noteModel(l *kamino.Lease, pool kamino.Pool, next kamino.NextImage
 	}
 }
 
-// prototype says whether a pool's image is one of its versions, or of its gallery.
+// prototype reports whether a pool's image is one of its versions, or of its gallery.
 func prototype(pool kamino.Pool, versions []kamino.Artifact) bool {
 	return strings.Contains(strings.ToLower(pool.Model.Image), "/galleries/"+strings.ToLower(pool.Gallery)+"/") ||
 		slices.ContainsFunc(versions, func(v kamino.Artifact) bool { return strings.EqualFold(v.ID, pool.Model.Image) })
@@ -328,14 +328,14 @@ func describeFields(diff []kamino.FieldChange) string {
 	return strings.Join(fields, ", ")
 }
 
-// scaleOutWanted: new nodes were asked for, and this run made or adopted the
-// change that they are to show, or a run before it failed to ask for them.
+// scaleOutWanted reports whether new nodes were requested, and either this run made or adopted the
+// change that they should show, or an earlier run failed to request them.
 func (r *Run) scaleOutWanted() bool {
 	news := r.promotes() && (r.held.Adopted || r.result.Changed || !r.image.preBuilt)
 	return r.opts.NewNodes > 0 && (news || r.owed() != nil)
 }
 
-// owed is the scale-out that was begun for this version and not seen to its end.
+// owed returns the scale-out that was begun for this version and not seen to end.
 func (r *Run) owed() *kamino.ScaleOut {
 	if r.held.Lease == nil || r.held.Lease.Ledger.Owed == nil || r.held.Lease.Ledger.Owed.Version != r.image.version.Name {
 		return nil
@@ -343,8 +343,8 @@ func (r *Run) owed() *kamino.ScaleOut {
 	return r.held.Lease.Ledger.Owed
 }
 
-// lookScaleOut asks for more instances. The capacity aimed at stands on the
-// lease before it is asked for, so that neither crash nor failure asks twice.
+// lookScaleOut requests more instances. The lease records the target capacity before the request,
+// so that neither a crash nor a failure requests twice.
 func (r *Run) lookScaleOut(ctx context.Context) (workflow.Next, error) {
 	pool, err := r.poolNow(ctx)
 	if err != nil {
@@ -354,16 +354,15 @@ func (r *Run) lookScaleOut(ctx context.Context) (workflow.Next, error) {
 	if list := r.opts.Unlifted(pool.Refusals); len(list) > 0 {
 		return workflow.Next{}, &kamino.RefusedError{Subject: "pool " + pool.Name, Refusals: list}
 	}
-	// While the pool is busy, its capacity is what was asked for and may yet be
-	// taken back.
+	// While the pool is busy, its capacity is a request that may still be taken back.
 	if pool.Updating {
 		return workflow.Wait("a change of the pool to end"), nil
 	}
 	if owed := r.owed(); owed != nil && owed.To > 0 && pool.Capacity >= owed.To {
 		return workflow.Done(fmt.Sprintf("capacity is %d", pool.Capacity)), nil
 	}
-	// An autoscaler that changed the capacity meanwhile is right: our nodes are
-	// added to what it decided.
+	// An autoscaler that changed the capacity meanwhile is right: the new nodes are added to its
+	// number.
 	aim := pool.Capacity + r.opts.NewNodes
 	return workflow.Act(kamino.ActScaleOut, fmt.Sprintf("scale out from %d to %d", pool.Capacity, aim), func(ctx context.Context) error {
 		r.result.Changed = true
@@ -371,14 +370,14 @@ func (r *Run) lookScaleOut(ctx context.Context) (workflow.Next, error) {
 	}).Noting(func(l *kamino.Lease) { l.Ledger.Owed = &kamino.ScaleOut{Version: r.image.version.Name, To: aim} }), nil
 }
 
-// promotedHere: this process has seen the version promoted.
+// promotedHere reports whether this process has seen the version promoted.
 func (r *Run) promotedHere() bool {
 	return slices.ContainsFunc(r.result.Steps, func(s kamino.StepTime) bool { return s.Name == kamino.StepModel && !s.Skipped })
 }
 
-// bootable reads, where the target is a version, what no list tells: whether it is replicated in
-// the pool's region. While a version is changed, as by the rollback before this one, the provider
-// may say that it is not: that is waited for.
+// bootable reads whether a target version is replicated in the pool's region, which no list shows.
+// While a version is changed, for example by a rollback just before, the provider may report that
+// it is not; that is waited for.
 func (e *Engine) bootable(ctx context.Context, o poolstate.State, t poolstate.Destination, dryRun bool) error {
 	if t.Version == nil {
 		return nil

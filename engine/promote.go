@@ -12,23 +12,23 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// PromoteOptions are what a person decides about a promotion.
+// PromoteOptions are the options of kamino promote.
 type PromoteOptions struct {
 	Pool           string // name or ID
-	Version        string // "": the newest that has passed its proof
+	Version        string // "": the newest version that has passed its proof
 	DryRun         bool
-	ImageReference kamino.ImageReference // ByVersion: by its name; "": as by a run that nobody told
-	AdoptModel     bool                  // replaces an image that somebody else has put into the model
-	// AcceptUnsealed takes a version without a seal receipt, as one that somebody else made.
+	ImageReference kamino.ImageReference // ByVersion: by its name; "": as an update without the option
+	AdoptModel     bool                  // replaces an image that somebody else wrote into the model
+	// AcceptUnsealed accepts a version without a seal receipt, such as one that somebody else made.
 	AcceptUnsealed bool
-	// Proof, where set, is what the version goes through first. One that fails is withdrawn.
+	// Proof, if set, is how the version is proved first. A version that fails is withdrawn.
 	Proof         *kamino.Proving
-	PendingReboot []kamino.Signal // see Options
+	PendingReboot []kamino.Signal // as in Options
 }
 
-// PromoteVersion makes a hidden version what the pool's next instance boots from, as a run does
-// that proved it. A withdrawn version can only be used again by a rollback that names it.
-// Repeated, it changes nothing.
+// PromoteVersion makes a hidden version what the pool's next instance boots from, as the run would
+// that proved it. A withdrawn version can only be used again by a rollback that names it. Repeated,
+// it changes nothing.
 func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollback, error) {
 	if err := opts.validate(); err != nil {
 		return Rollback{}, err
@@ -49,7 +49,7 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	}
 	now := o.Next()
 	if t.Version == nil && opts.Version == "" && opts.Proof == nil && now != nil && now.Name == o.Versions[0].Name && now.Tags[kamino.TagReceipt] != "" {
-		t.Version = now // it was promoted already: typed again
+		t.Version = now // it was promoted already, and the command is repeated
 	}
 	switch v := t.Version; {
 	case v == nil && opts.Version == "":
@@ -75,12 +75,12 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	}
 	t.Adopts = opts.AdoptModel
 	if v := t.Version; v.Unaccepted() && opts.Version != "" && e.livesIn(kamino.Definition) && (o.Pool.Owner != nil || kamino.Points(o.Pool.Model.Image, o.Versions)) {
-		t.Points, t.Offered = true, true // naming it accepts its bootstrap; the model stays its owner's
+		t.Points, t.Offered = true, true // naming the version accepts its bootstrap; the model stays its owner's
 	}
 	if err := e.comeToPoint(ctx, &o, &t, opts.ImageReference); err != nil {
 		return Rollback{}, err
 	}
-	if err := e.bootable(ctx, o, t, opts.DryRun || opts.Proof != nil); err != nil && (opts.Proof == nil || opts.DryRun) { // else the proof waits
+	if err := e.bootable(ctx, o, t, opts.DryRun || opts.Proof != nil); err != nil && (opts.Proof == nil || opts.DryRun) { // otherwise the proof waits
 		return Rollback{}, err
 	}
 	switch {
@@ -94,9 +94,9 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	return e.point(ctx, o, t, nil, opts.DryRun)
 }
 
-// WithdrawVersion takes a version back, for good until a person names it again. Where it is what
-// the pool's next instance boots from, the good version before it takes its place; without one
-// nothing is changed. Another one is marked only. Repeated, it changes nothing; see Withdrawal.
+// WithdrawVersion takes a version back until a person names it again. If the version is the pool's
+// next image, the good version before it replaces it; if there is none, nothing is changed. Any
+// other version is only marked. Repeated, it changes nothing; see Withdrawal.
 func (e *Engine) WithdrawVersion(ctx context.Context, opts kamino.WithdrawOptions) (Rollback, error) {
 	if strings.TrimSpace(opts.Reason) == "" {
 		return Rollback{}, kamino.WithHint(errors.New("--reason is required"), "--reason TEXT is recorded on the version")

@@ -28,8 +28,8 @@ func (o PromoteOptions) validate() error {
 	return o.Proof.Validate()
 }
 
-// omit notes on a version that it becomes what new nodes boot from without the proof that it was to
-// pass, before it does: else whoever comes next would go on with the proof, or take it back.
+// omit records on a version, before its promotion, that it is promoted without the proof that it
+// had to pass. Otherwise a later run would continue the proof, or take the version back.
 func (r *Run) omit(v kamino.Artifact) workflow.Next {
 	v = v.WithTag(kamino.TagProof, kamino.TagProofOmitted)
 	return workflow.Act(kamino.ActMarkVersion, "record on version "+v.Name+" that it is accepted without a proof", func(ctx context.Context) error {
@@ -37,13 +37,13 @@ func (r *Run) omit(v kamino.Artifact) workflow.Next {
 	}).Of(v.Name)
 }
 
-// proves: versions of this run are proved, one way or another.
+// proves reports whether versions of this run are proved.
 func (r *Run) proves() bool {
 	_, looks := r.engine.Cluster.(kamino.Examiner)
 	return looks && r.proof.mode != kamino.ProveNone
 }
 
-// hide is a version as the run makes it that is hidden from birth.
+// hide returns a version that the run creates hidden.
 func (r *Run) hide(v kamino.Artifact) kamino.Artifact {
 	if v = v.Offering(kamino.TagOfferHidden); r.proves() {
 		v.Tags[kamino.TagProof] = kamino.TagProofWanted
@@ -53,35 +53,35 @@ func (r *Run) hide(v kamino.Artifact) kamino.Artifact {
 
 // proofState is what a run knows of the proof of its version.
 type proofState struct {
-	mode     kamino.ProveMode // once it was decided; "" before
+	mode     kamino.ProveMode // "" until it is decided
 	fit      kamino.CanaryFit
 	sight    proof.Observation
-	asked    time.Time                    // when the cloud was last asked
-	whole    time.Time                    // when all of sight was last read
-	seen     time.Time                    // when the cluster's part of it was
-	denied   error                        // why the cloud refused to make the canary
-	listed   []kamino.Canary              // as the cloud last listed them
-	listedAt time.Time                    // when that was; zero once something was done to them
-	absent   time.Time                    // when no canary was listed any more
-	leaves   bool                         // it was seen to be deleted
-	shown    bool                         // it was listed: once its end was asked for and it is not any more, it is gone
-	removed  map[string]bool              // canaries whose end this process has asked for
-	machines map[kamino.InstanceID]string // canaries by their machines, as they were listed
+	asked    time.Time                    // when the cloud was last read
+	whole    time.Time                    // when all of the observation was last read
+	seen     time.Time                    // when the cluster's part of it was last read
+	denied   error                        // why the cloud refused to create the canary
+	listed   []kamino.Canary              // the canaries as last listed
+	listedAt time.Time                    // when listed was read; zero after an act on a canary
+	absent   time.Time                    // since when no canary is listed
+	leaves   bool                         // the canary was seen to be deleted
+	shown    bool                         // the canary was listed: once its deletion was requested and it is not listed, it is gone
+	removed  map[string]bool              // canaries whose deletion this process has requested
+	machines map[kamino.InstanceID]string // canaries by their machines, from the lists
 	kept     map[string]string            // canaries that may not be removed, with the reason
-	error    *kamino.ProofError           // how it ended, to be written on the version
+	error    *kamino.ProofError           // how the proof ended, to be written on the version
 	passed   bool
-	findings []kamino.Finding // with which it passed
-	blind    time.Time        // since when reads fail that may work again; zero: they do not
+	findings []kamino.Finding // the findings with which it passed
+	blind    time.Time        // since when reads fail that may work again; zero: they do not fail
 }
 
-// prover is the provider as one that makes canaries, with the cluster that examines them.
+// prover returns the provider as Prover and the cluster as Examiner, if they are.
 func (e *Engine) prover() (kamino.Prover, kamino.Examiner, bool) {
 	prover, can := e.asked().(kamino.Prover)
 	examiner, looks := e.Cluster.(kamino.Examiner)
 	return prover, examiner, can && looks
 }
 
-// makesCanaries: the provider can, so there may be some.
+// makesCanaries reports whether the provider can make canaries, so that there may be some.
 func (r *Run) makesCanaries() bool { _, _, ok := r.engine.prover(); return ok }
 
 // leftCanaries lists the canaries of a pool that runs left, by reading only.
@@ -123,8 +123,8 @@ func proveSteps(r *Run) []Step {
 	}
 }
 
-// proveNamed proves a version, and promotes it where it passes. What is left of a killed one is
-// taken back by whoever comes next, as of any run.
+// proveNamed proves a version, and promotes it if it passes. A later command restores what a killed
+// proof left.
 func (e *Engine) proveNamed(ctx context.Context, o poolstate.State, t poolstate.Destination, opts PromoteOptions) (Rollback, error) {
 	back, err := e.point(ctx, o, t, nil, true)
 	if err != nil {
@@ -158,7 +158,7 @@ func (e *Engine) proveNamed(ctx context.Context, o poolstate.State, t poolstate.
 	return back, r.afterPromotion(err)
 }
 
-// proofExpected is how long the proof of a version may be expected to take.
+// proofExpected is the expected duration of a version's proof.
 func (r *Run) proofExpected() time.Duration {
 	boot := 5 * time.Minute
 	if usual := kamino.Usually(r.held.Lease.Ledger.Boots); usual > 0 {

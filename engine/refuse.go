@@ -8,12 +8,11 @@ import (
 	"kamino.dev/kamino/selection"
 )
 
-// refuse joins the refusals of node, instance and pool that the options do not
-// lift.
+// refuse joins the refusals of node, instance and pool that the options do not override.
 func (r *Run) refuse(midRun bool) error {
 	all := selection.RefuseNode(r.donor.node, r.opts, midRun)
 	if mark, err := r.donor.node.Mark(); r.plan != nil && err == nil && mark.Patches() && mark.Begun && r.work() == "" {
-		// A run would give it back, and find it blocked then.
+		// A run would give the node back, and find it blocked then.
 		all = append(all, kamino.Refusal{Code: "patch-failed", Why: mark.Patching(), Do: kamino.GoesOn(r.donor.node.Name)})
 	}
 	if !kamino.SameVM(r.donor.instance.VMID, r.donor.node.SystemUUID) {
@@ -30,8 +29,8 @@ func (r *Run) refuse(midRun bool) error {
 	return &kamino.RefusedError{Subject: "node " + r.donor.node.Name, Refusals: kept}
 }
 
-// refusedFirst says whether a run was refused that has taken nothing: it began itself, and not even
-// a mark stands on its donor.
+// refusedFirst reports whether a run was refused before it took anything: it is not adopted, and
+// its donor has no mark.
 func (r *Run) refusedFirst(err error) bool {
 	var step *kamino.StepError
 	if !errors.As(err, &step) || !step.Refused || r.held.Adopted {

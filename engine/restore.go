@@ -15,22 +15,23 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// RestoreOptions are what the user decides about a restore.
+// RestoreOptions are the options of kamino restore.
 type RestoreOptions struct {
-	DryRun bool     // list what was left, and give nothing back
+	DryRun bool     // list what was left, and change nothing
 	Pools  []string // names or IDs; none means every pool
-	// PoolIsGone is the user's word that the one pool named was deleted for good: its donors are
-	// given up and their marks taken off. Without it nobody gives up a pool that cannot be read.
+	// PoolIsGone is a person's statement that the one named pool was deleted: its donors are given
+	// up and their marks removed. Without it, donors of a pool that cannot be read are never given
+	// up.
 	PoolIsGone bool
-	// leaves are the versions still being built that are not waited for, nil for none, where what
-	// new nodes boot from does not depend on how that ends.
+	// leaves selects versions in progress that are not waited for, because the next image does not
+	// depend on them; nil for none.
 	leaves func(kamino.Artifact) bool
 }
 
-// Restore finds what interrupted runs left in the whole cluster (donors that
-// are off, blocked or protected, snapshots, failed versions, leases) and gives
-// it back, all pools side by side. A run whose process lives is left alone: a *HeldError.
-// Nothing left is no error; a pool that cannot be read is one, and keeps its marks.
+// Restore finds what interrupted runs left in the whole cluster (donors that are off, blocked or
+// protected, snapshots, failed versions, leases) and restores it, all pools in parallel.
+// *HeldError: a live run has a pool, which is left alone. Nothing left is no error. A pool that
+// cannot be read is an error, and keeps its marks.
 func (e *Engine) Restore(ctx context.Context, opts RestoreOptions) ([]poolstate.Leftover, error) {
 	if opts.PoolIsGone && len(opts.Pools) != 1 {
 		return nil, kamino.WithHint(fmt.Errorf("--pool-is-gone requires exactly one pool, %d given", len(opts.Pools)), "kamino restore --pool POOL --pool-is-gone")
@@ -59,7 +60,7 @@ func (e *Engine) Restore(ctx context.Context, opts RestoreOptions) ([]poolstate.
 	return append(left, slices.Concat(found...)...), errors.Join(errs...)
 }
 
-// alone says of all why nothing is done about it.
+// alone sets why nothing is done about any of the leftovers.
 func alone(left []poolstate.Leftover, why string) {
 	for i := range left {
 		left[i].Reason = why
@@ -91,16 +92,16 @@ func chooseLeft(all []leftPool, names []string) ([]leftPool, error) {
 type leftPool struct {
 	id      kamino.PoolID
 	lease   kamino.Lease
-	nodes   []kamino.Node // that runs have
-	others  []kamino.Node // that no run is known to have
-	members []kamino.Node // all of them
+	nodes   []kamino.Node // nodes that runs have
+	others  []kamino.Node // nodes that no run is known to have
+	members []kamino.Node // all nodes of the pool
 }
 
-// urgent: somebody may wait for a donor of the pool.
+// urgent reports whether somebody may wait for a donor of the pool.
 func (p leftPool) urgent() bool { return len(p.nodes) > 0 || p.lease.Holder != "" }
 
-// leftPools collects every pool that the nodes or the leases name, and what is left alone: marks
-// that are not believed, and nodes that stay blocked after a patch.
+// leftPools collects every pool that the nodes or the leases name, and the leftovers that are left
+// alone: marks that are not believed, and nodes that stay blocked after a patch.
 func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []poolstate.Leftover, error) {
 	pools := map[kamino.PoolID]*leftPool{}
 	get := func(id kamino.PoolID) *leftPool {
@@ -151,9 +152,9 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []poolstate.Leftove
 	return out, foreign, nil
 }
 
-// unexplained lists nodes whose machines are off or out of service, and that no run is known to have.
-// Where etcd was restored from a backup, or the lease deleted, this is all that a killed run may have
-// left; a person may have done it, too.
+// unexplained lists nodes whose machines are off or out of service and that no run is known to
+// have. If etcd was restored from a backup, or the lease was deleted, this is all that shows a
+// killed run. A person may have done it, too.
 func (e *Engine) unexplained(ctx context.Context, p leftPool) (left []poolstate.Leftover, err error) {
 	ctx = kamino.Looking(ctx)
 	r := e.newRun(kamino.Defaults())
@@ -182,8 +183,8 @@ func (e *Engine) unexplained(ctx context.Context, p leftPool) (left []poolstate.
 	return left, err
 }
 
-// restorePool gives back what was left in one pool. A pool that lives is a *HeldError, with what
-// was seen of it.
+// restorePool restores what was left in one pool. *HeldError, with what was seen: a live run has
+// the pool.
 func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOptions) ([]poolstate.Leftover, error) {
 	r := e.newRun(kamino.Defaults())
 	r.back.leaves = opts.leaves
@@ -235,7 +236,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 	return append(left, made...), errors.Join(swept, surveyed)
 }
 
-// readLeftPool reads the pool, or makes sure that it is as gone as the user says.
+// readLeftPool reads the pool, or confirms the user's statement that it is gone.
 func (r *Run) readLeftPool(ctx context.Context, p leftPool, opts RestoreOptions) error {
 	r.pool = kamino.Pool{ID: p.id, Name: p.id.Name()}
 	var pool kamino.Pool
@@ -299,7 +300,7 @@ func (r *Run) survey(ctx context.Context, p leftPool) ([]poolstate.Leftover, err
 			left = append(left, poolstate.Leftover{Pool: r.pool.ID, Run: mark.Run, Node: n.Name, What: "node is off or out of service: snapshot " + s.Name + " names it as the donor of a run that the lease does not know"})
 		}
 	}
-	if !p.urgent() { // else it goes with the donor
+	if !p.urgent() { // otherwise it is removed with the donor
 		if id, err := r.remains(kamino.Looking(ctx), p.members); err != nil {
 			return left, err
 		} else if id != "" {
@@ -323,8 +324,8 @@ func (r *Run) survey(ctx context.Context, p leftPool) ([]poolstate.Leftover, err
 	return left, nil
 }
 
-// restoreAll takes the lease, gives back every marked node, cleans up and frees
-// the lease. What goes wrong with cleaning up, once all donors are back, is swept.
+// restoreAll takes the lease, restores every marked node, cleans up and releases the lease. swept
+// is an error of cleaning up, after all donors are back.
 func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 	r.held.GivingBack = true
 	err = r.exec(ctx, []Step{
@@ -341,15 +342,15 @@ func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 	} else if err == nil {
 		return nil, swept
 	}
-	// What is left stands on the nodes. Only an adopted run needs its lease: the
-	// donor whose node Kubernetes has forgotten is known from there.
+	// What is left is on the nodes. Only an adopted run needs its lease: the donor whose node
+	// Kubernetes has forgotten is known from there.
 	if r.held.Regain(ctx); r.held.Lease != nil && !r.held.Adopted && !errors.Is(err, kamino.ErrLeaseLost) {
 		err = errors.Join(err, r.release(context.WithoutCancel(ctx), nil))
 	}
 	return nil, err
 }
 
-// clear gives back what an unfinished run of the pool left. A run that lives is a *HeldError.
+// clear restores what an interrupted run of the pool left. *HeldError: the run is alive.
 func (e *Engine) clear(ctx context.Context, o poolstate.State, opts RestoreOptions) ([]poolstate.Leftover, error) {
 	p := leftPool{id: o.ID, lease: o.Lease, nodes: o.Taken()}
 	if !p.urgent() {
@@ -358,19 +359,19 @@ func (e *Engine) clear(ctx context.Context, o poolstate.State, opts RestoreOptio
 	return e.restorePool(ctx, p, opts)
 }
 
-// clearCanaries removes those that ended runs of a pool left, where no run holds it.
+// clearCanaries removes the canaries that ended runs of a pool left, if no run holds the pool.
 func (e *Engine) clearCanaries(ctx context.Context, o poolstate.State) error {
 	if len(o.Canaries) == 0 || o.Lease.Holder != "" {
 		return nil
 	}
 	_, err := e.restorePool(ctx, leftPool{id: o.ID, lease: o.Lease, nodes: o.Taken()}, RestoreOptions{})
 	if held := (*kamino.HeldError)(nil); errors.As(err, &held) {
-		return nil // they are its own
+		return nil // they belong to that run
 	}
 	return err
 }
 
-// clearUnread clears a pool of which not everything could be read, which no donor waits for.
+// clearUnread clears a pool that could only be read in part and has no donor away.
 func (e *Engine) clearUnread(ctx context.Context, o poolstate.State) error {
 	_, undo := e.clear(ctx, o, RestoreOptions{})
 	if undo != nil && o.Pool.ID == "" {
@@ -379,7 +380,7 @@ func (e *Engine) clearUnread(ctx context.Context, o poolstate.State) error {
 	return errors.Join(o.Err, undo)
 }
 
-// lookLeft gives back one donor after the other.
+// lookLeft restores one donor after the other.
 func (r *Run) lookLeft(ctx context.Context) (workflow.Next, error) {
 	nodes, err := r.engine.Cluster.Nodes(ctx)
 	if err != nil {
@@ -408,9 +409,9 @@ func (r *Run) lookLeft(ctx context.Context) (workflow.Next, error) {
 	return r.lookRemains(ctx, nodes)
 }
 
-// lookRemains undoes what a run did to the pool, where nothing but the pool itself shows that. Whose
-// it is leaves no doubt: Hold marks it. A process that lost its lease in the middle of an act may be
-// about to take its donor out of service, and needs it then.
+// lookRemains undoes what a run did to the pool itself, which nothing else shows. It is certainly
+// Kamino's, because Hold marks it. A process that lost its lease in the middle of an act may be
+// about to take its donor out of service, and still needs it.
 func (r *Run) lookRemains(ctx context.Context, nodes []kamino.Node) (workflow.Next, error) {
 	switch id, err := r.remains(ctx, nodes); {
 	case err != nil:
@@ -425,8 +426,8 @@ func (r *Run) lookRemains(ctx context.Context, nodes []kamino.Node) (workflow.Ne
 	}
 }
 
-// remains is an instance in service with which Release undoes what Hold did to the pool; "" where
-// there is nothing to undo, or where one is out of service, which needs it.
+// remains returns an instance in service with which Release undoes what Hold did to the pool; "" if
+// there is nothing to undo, or if an instance is out of service, which needs it.
 func (r *Run) remains(ctx context.Context, nodes []kamino.Node) (id kamino.InstanceID, err error) {
 	if !r.mayRelease() {
 		return "", nil
@@ -446,9 +447,9 @@ func (r *Run) remains(ctx context.Context, nodes []kamino.Node) (id kamino.Insta
 	return id, nil
 }
 
-// forgottenDonor is the node that a snapshot was taken of, where its machine is off or out of
-// service and neither the node nor the lease names the run, as after a restore of etcd from a
-// backup: only the snapshot's tags do. The mark is nil where there is none.
+// forgottenDonor returns the node that a snapshot was taken of, if its machine is off or out of
+// service and only the snapshot's tags name the run, as after etcd was restored from a backup. The
+// mark is nil if there is none.
 func (r *Run) forgottenDonor(ctx context.Context, s kamino.Artifact, lease kamino.Lease) (kamino.Node, *kamino.Mark, error) {
 	run, vm := s.Tags[kamino.TagRun], s.Tags[kamino.TagVM]
 	if run == "" || vm == "" || lease.Knows(run) {
@@ -489,8 +490,8 @@ func (r *Run) giveBackForgotten(n kamino.Node, mark *kamino.Mark, s kamino.Artif
 		func(ctx context.Context) error { return r.giveBackNode(ctx, n, *mark) }).Of(n.Name)
 }
 
-// sweep deletes failed versions, waits for those still being built, and then
-// deletes the snapshot that they were built from.
+// sweep deletes failed versions, waits for those still being built, and then deletes their
+// snapshot.
 func sweep(r *Run) []Step {
 	return []Step{
 		{Name: kamino.StepRetire, Does: "remove canaries", When: r.makesCanaries, Look: r.lookRetire, Patient: true},

@@ -13,47 +13,48 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// RollbackOptions are what the user decides about a rollback.
+// RollbackOptions are the options of kamino rollback.
 type RollbackOptions struct {
 	Pool   string // name or ID
-	To     string // version, or ToOriginal; "" is the version before the present one, else the original
+	To     string // a version, or ToOriginal; "" is the version before the present one, else the original
 	DryRun bool
-	// Secrets of the original model, which no provider gives back.
+	// Secrets of the original model, which no provider returns.
 	Secrets kamino.Secrets
-	// KeepCustomData goes back to the original without its custom data: for
-	// models that had none, or whose instances do not need it.
+	// KeepCustomData returns to the original without its custom data: for models that had none, or
+	// whose instances do not need it.
 	KeepCustomData bool
 }
 
-// Rollback is what a rollback did, or in a dry-run would do.
+// Rollback is the result of a rollback, a promotion or a withdrawal, or of its dry run.
 type Rollback struct {
 	Pool kamino.PoolID `json:"pool"`
 	Name string        `json:"name"`
-	From string        `json:"from"` // version, or the image that the model referred to
+	From string        `json:"from"` // version, or the former image of the model
 	To   string        `json:"to"`
 	Bad  []string      `json:"markedBad"`  // versions marked and excluded from latest
-	Good []string      `json:"markedGood"` // versions whose mark was taken off
-	// Since is the version that was rolled back or withdrawn when new nodes began to boot from To,
-	// where nothing more was done because nobody named a version further back.
+	Good []string      `json:"markedGood"` // versions whose mark was removed
+	// Since is the version that was rolled back or withdrawn when new nodes began to boot from To.
+	// It is set if nothing more was done, because nobody named an older version.
 	Since string `json:"since,omitempty"`
-	// Unproved: To is a version that has passed no proof.
+	// Unproved: the version To has passed no proof.
 	Unproved bool `json:"unproved,omitempty"`
-	// Offered: To is offered, and the model, which somebody else writes, names another image.
+	// Offered: the version To is offered, and the model, which has another owner, names another
+	// image.
 	Offered   bool                 `json:"offered,omitempty"`
 	ModelDiff []kamino.FieldChange `json:"modelDiff"`
 	Changed   bool                 `json:"changed"`
-	// NeedsCustomData: the model has custom data, and nobody has given them. Needs are the
-	// extensions that come back and whose protected settings nobody has given.
+	// NeedsCustomData: the model has custom data that were not supplied. Needs are the extensions
+	// that come back without their protected settings.
 	NeedsCustomData bool     `json:"needsCustomData,omitempty"`
 	Needs           []string `json:"needsProtectedSettings,omitempty"`
-	// Unmarked are the versions whose mark could not be written. The pool's ledger
-	// keeps that they are not to be chosen.
+	// Unmarked are the versions whose mark could not be written. The pool's ledger records that
+	// they must not be chosen.
 	Unmarked []Unmarked `json:"notMarked,omitempty"`
-	// GivenBack is what an ended run of the pool had left, which was given back first.
+	// GivenBack is what an interrupted run of the pool had left, which was restored first.
 	GivenBack []poolstate.Leftover `json:"givenBack,omitempty"`
-	// Descendants are the versions whose line goes back to one that was withdrawn.
+	// Descendants are the versions that have a withdrawn version among their ancestors.
 	Descendants []string `json:"descendants,omitempty"`
-	// Proof tells how a version passed that was proved first; Canary, of a dry-run, what the proof
+	// Proof is how a version passed that was proved first. Canary, of a dry run, is what the proof
 	// would start.
 	Proof    *kamino.Proved `json:"proof,omitempty"`
 	Canary   string         `json:"canary,omitempty"`
@@ -66,15 +67,13 @@ type Unmarked struct {
 	Error   string `json:"error"`
 }
 
-// Rollback points the model of a pool at an earlier version, or forward at a later one,
-// by one conditional write under the pool's lease. It begins with giving back what
-// earlier runs of the pool left, but for a version that is still being built, which it
-// waits for at its end. With that write the ledger says that the versions newer than
-// the target are not to be chosen again, one that is still being built included; then
-// they are marked, and a mark on the target itself is removed. A mark that cannot be
-// written is reported and does not stop the rollback. Instances that run stay as they
-// are. Repeated, it changes nothing, but for secrets: they are written whenever they
-// are given, since no provider shows them.
+// Rollback points the model of a pool at an earlier or later version, by one conditional write
+// under the pool's lease. It first restores what earlier runs of the pool left, except a version
+// that is still being built, which it waits for at its end. With that write the ledger records that
+// the versions newer than the target must not be chosen again, including one in progress. Then they
+// are marked, and a mark on the target is removed. A mark that cannot be written is reported and
+// does not stop the rollback. Running instances stay as they are. Repeated, it changes nothing
+// except secrets: they are written whenever they are given, because no provider shows them.
 func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, error) {
 	o, err := e.onePool(ctx, opts.Pool, opts.DryRun, func(v kamino.Artifact) bool { return kamino.CompareVersions(v.Name, opts.To) != 0 })
 	if err != nil {
@@ -98,7 +97,7 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 		return Rollback{}, err
 	}
 	bad := o.Distrusted(t)
-	if t.Since != "" { // what that left is finished, and nothing else withdrawn
+	if t.Since != "" { // the earlier withdrawal or rollback is completed, and nothing else withdrawn
 		bad = slices.DeleteFunc(bad, kamino.Artifact.Good)
 	} else {
 		bad, t.Unborn = append(bad, o.Making(t)...), o.Unborn(t)
@@ -111,8 +110,8 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	return back, err
 }
 
-// Unreturned names what a pool loses when it first leaves its original model, and what no provider
-// gives back; "" where it has left that already, or loses nothing.
+// Unreturned names what a pool loses when it first leaves its original model and no provider
+// returns; "" if it has left that already, or loses nothing.
 func Unreturned(diff []kamino.FieldChange) string {
 	var lost []string
 	for _, d := range diff {
@@ -133,16 +132,15 @@ func Unreturned(diff []kamino.FieldChange) string {
 	return strings.Join(lost, ", ")
 }
 
-// missingSecrets ends a rollback to a model of which not all is given. A dry run tells besides what
-// it would do.
+// missingSecrets ends a rollback to a model whose secrets were not supplied. A dry run also shows
+// what it would do.
 type missingSecrets struct{ error }
 
 func (m missingSecrets) Unwrap() error { return m.error }
 
-// secretsFor gives a saved model what a provider does not show, and tells all that is not given at
-// once. A generic image whose instances get
-// the prototype's empty custom data, or an extension without its command, would
-// never join the cluster, and nobody would know why.
+// secretsFor adds the secrets that a provider does not show to a saved model, and reports all that
+// are missing at once. A generic image whose instances get the prototype's empty custom data, or an
+// extension without its command, would never join the cluster, and nobody would know why.
 func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *poolstate.Destination, pool kamino.Pool) (needs kamino.NextImage, err error) {
 	given := o.Secrets.CustomData != nil
 	switch {
@@ -205,7 +203,7 @@ func (e *Engine) point(ctx context.Context, o poolstate.State, t poolstate.Desti
 		if err != nil {
 			return out, fmt.Errorf("compare the model of pool %s: %w", o.Pool.Name, err)
 		}
-		if o.Pool.Owner == nil && !t.Offered && (t.Adopts || !o.Lease.Ledger.Leaves(o.Pool, t.Spec(), next)) { // what else the owner wrote stays
+		if o.Pool.Owner == nil && !t.Offered && (t.Adopts || !o.Lease.Ledger.Leaves(o.Pool, t.Spec(), next)) { // other changes of the owner stay
 			out.ModelDiff = next.Diff
 		}
 	}
@@ -222,8 +220,8 @@ func (e *Engine) point(ctx context.Context, o poolstate.State, t poolstate.Desti
 	return out, err
 }
 
-// repoint takes the lease and does it. It returns the versions that could not be
-// marked, and what went wrong of what waits until new nodes boot from the target.
+// repoint takes the lease and points the model at the target. It returns the versions that could
+// not be marked, and the warnings about work after that write.
 func (e *Engine) repoint(ctx context.Context, o poolstate.State, t poolstate.Destination, plan Rollback) ([]Unmarked, []string, error) {
 	r := e.newRun(t.Options())
 	r.pool, r.verb = o.Pool, t.Verb
@@ -253,7 +251,7 @@ func (e *Engine) repoint(ctx context.Context, o poolstate.State, t poolstate.Des
 		m.give(failed.Err)
 		err = nil
 	} else if err != nil && !m.to.Points && r.result.Changed {
-		m.give(err) // the model is written, perhaps: the ledger goes on distrusting
+		m.give(err) // the model may be written, so the ledger keeps the rejections
 	} else if err != nil && m.to.Points && failed != nil && failed.Step == kamino.StepMark {
 		m.give(err)
 	}
@@ -281,15 +279,15 @@ func (e *Engine) repoint(ctx context.Context, o poolstate.State, t poolstate.Des
 	return m.unmarked(r), r.result.Warnings, err
 }
 
-// awaitBuilds waits, once new nodes boot from the target, for what an ended run was building: that
-// is marked, or deleted where it failed. What goes wrong is left for the next run. It returns what
-// to note when the lease is freed.
+// awaitBuilds waits, once new nodes boot from the target, for a version that an interrupted run was
+// building, and marks it, or deletes it if it failed. Errors are left for the next run. It returns
+// what to record when the lease is released.
 func (m versionMarks) awaitBuilds(ctx context.Context, r *Run) func(*kamino.Lease) {
 	l := r.held.Lease.Ledger
 	mark := func(ctx context.Context) (workflow.Next, error) { return m.look(ctx, r) }
 	err := r.exec(ctx, []Step{{Name: kamino.StepFailedVersion, Does: "wait for the version that an ended run was building", Look: r.lookSweep, Patient: true, Limit: workflow.Unlimited}})
 	if err == nil {
-		// One that failed is deleted, and nothing of it is to be marked.
+		// A failed version is deleted and need not be marked.
 		built := func(name string, err error) bool {
 			return errors.Is(err, errUnbuilt) && kamino.IndexOf(r.image.listed, name) >= 0
 		}
@@ -306,7 +304,7 @@ func (m versionMarks) awaitBuilds(ctx context.Context, r *Run) func(*kamino.Leas
 		maps.DeleteFunc(m.failed, func(_ string, err error) bool { return errors.Is(err, errUnbuilt) })
 	}
 	return func(now *kamino.Lease) {
-		now.Ledger.Promoted, now.Ledger.Stood = l.Promoted, l.Stood // the mark changed nothing of that
+		now.Ledger.Promoted, now.Ledger.Stood = l.Promoted, l.Stood // the mark did not change that
 		m.settle(now, true)
 	}
 }

@@ -13,16 +13,16 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// Run is one execution of the pipeline for one pool: what it was asked, and what it has learned.
-// What only one room needs to remember is of a type of that room.
+// Run is one execution of the pipeline for one pool: its options and what it has learned. State
+// that only one part of a run needs has a type in that part's file.
 type Run struct {
 	engine *Engine
 	opts   kamino.Options
 	holds  *holds
 	runner workflow.Runner
-	verb   kamino.Verb // what it does in place of an update; "" nothing
+	verb   kamino.Verb // what it does in place of an update; "" for an update
 
-	pauseAsked time.Time // when it last looked at the stop switch
+	pauseAsked time.Time // when it last read the stop switch
 	offSince   time.Time // when the running step first saw the donor off without a receipt
 
 	pool  kamino.Pool
@@ -30,18 +30,18 @@ type Run struct {
 	donor donorView // the node whose disk becomes the image
 	back  recovery
 	image imageState
-	proof proofState // of the version, before it is promoted
+	proof proofState // of the version, before its promotion
 	empty drainState
 
-	away   span // of the donor, from when it began to be away, or to be sealed by the process before this one
+	away   span // how long the donor is away, also under the previous process
 	result Result
 
-	plan   *poolstate.Plan   // set in a dry-run
-	peeked map[string]string // step -> what it would do, in a dry-run
-	doubts []kamino.Warning  // told as warnings already
+	plan   *poolstate.Plan   // set in a dry run
+	peeked map[string]string // step -> what it would do, in a dry run
+	doubts []kamino.Warning  // reported as warnings already
 }
 
-// span is a time that has begun, and perhaps ended.
+// span is a time that has begun, and may have ended.
 type span struct{ from, to time.Time }
 
 func (e *Engine) newRun(opts kamino.Options) *Run {
@@ -51,7 +51,7 @@ func (e *Engine) newRun(opts kamino.Options) *Run {
 	return r
 }
 
-// freshRecord is what stands on the lease of a run that begins.
+// freshRecord is the record on the lease of a run that begins.
 func (r *Run) freshRecord() kamino.Record {
 	now := r.engine.date()
 	rec := kamino.Record{
@@ -62,7 +62,7 @@ func (r *Run) freshRecord() kamino.Record {
 		rec.Nonce, rec.Version = rand.Text(), r.opts.Version
 	}
 	if rec.Nonce != "" && rec.Work == "" {
-		rec.Version = kamino.VersionName(now) // one that is adopted after midnight goes on with it
+		rec.Version = kamino.VersionName(now) // a run that is adopted after midnight continues with it
 	}
 	return rec
 }
@@ -72,7 +72,7 @@ func (r *Run) tell(ev kamino.Event) {
 	r.engine.report(ev)
 }
 
-// runHost is a run as a [workflow.Runner] knows it.
+// runHost makes a run the Host of a [workflow.Runner].
 type runHost struct{ *Run }
 
 func (h runHost) Begins(step string) { h.held.Step, h.offSince = step, time.Time{} }
@@ -82,10 +82,10 @@ func (h runHost) Tell(ev kamino.Event) { h.tell(ev) }
 func (h runHost) Untouched() bool { return h.away.from.IsZero() && !h.result.Changed }
 
 func (h runHost) Acting(ctx context.Context, s Step, next workflow.Next, first bool) {
-	if next.Act != kamino.ActDeleteSnapshot { // any other may change what is listed of versions
+	if next.Act != kamino.ActDeleteSnapshot { // any other act may change a list of versions
 		h.image.listedAt = time.Time{}
 	}
-	if h.donor.read, h.donor.seenAt = false, (time.Time{}); !s.Patient { // those do nothing to the donor
+	if h.donor.read, h.donor.seenAt = false, (time.Time{}); !s.Patient { // patient steps do nothing to the donor
 		h.donor.readAt = time.Time{}
 	}
 	if rec, ok := h.engine.Cluster.(kamino.Recorder); ok && s.Notify != "" && first {
@@ -110,19 +110,19 @@ func (h runHost) HeldUp(ctx context.Context, s Step) error { return h.heldUp(ctx
 
 func (r *Run) exec(ctx context.Context, steps []Step) error { return r.runner.Exec(ctx, steps) }
 
-// drainTimeout is the limit that people are told for the drain.
+// drainTimeout is the limit of the drain that people see.
 func (r *Run) drainTimeout() time.Duration { return r.opts.DrainLimit() }
 
-// donorNeeded: no image and no snapshot of today can be used.
+// donorNeeded reports whether no image and no snapshot of today can be used.
 func (r *Run) donorNeeded() bool { return r.imageMissing() && r.image.reused == nil }
 
-// donorUntouched: the donor is needed, and nothing was done to it yet.
+// donorUntouched reports whether the donor is needed, and nothing was done to it yet.
 func (r *Run) donorUntouched() bool {
 	mark, err := r.donor.node.Claimed(r.pool.ID)
 	return r.donorNeeded() && mark == nil && err == nil && !r.held.Sealing()
 }
 
-// donorMarked: the run may hold a donor.
+// donorMarked reports whether the run may hold a donor.
 func (r *Run) donorMarked() bool {
 	mark, err := r.donor.node.Claimed(r.pool.ID)
 	return mark != nil || err != nil || r.held.Sealing() || r.donorNeeded()
@@ -135,20 +135,19 @@ func (e *Engine) minPoll() time.Duration {
 	return time.Second
 }
 
-// hold is something that a run has taken and must give back, in words for people.
+// hold is something that a run has taken and must restore, worded for people.
 type hold struct {
 	what  string
-	until string // the step that gives it back; "" none before the lease is free
+	until string // the step that restores it; "": only the release of the lease does
 }
 
-// holds is what a run holds now. Runs that give back in the name of another share its list.
+// holds is what a run holds now. Runs that restore in the name of another share its list.
 type holds struct{ list []hold }
 
-// adoptedHold is what a run holds that was taken over, before its steps have told more.
+// adoptedHold is what an adopted run holds until its steps have reported more.
 var adoptedHold = hold{"resources of its previous process, possibly the donor", kamino.StepReturn}
 
-// takes notes what a step takes once it has acted, or has found it done by the process that had the
-// run before.
+// takes records what a step takes, once it has acted, or has found it done by the previous process.
 func (r *Run) takes(s Step) {
 	if r.held.Adopted && s.Name == kamino.StepLock {
 		r.holds.add(adoptedHold)
@@ -159,8 +158,7 @@ func (r *Run) takes(s Step) {
 	r.tellHolds()
 }
 
-// passed drops what a step gives back that is done or not needed, and tells who waits for it that
-// the donor is back.
+// passed removes what a finished step restores, and calls DonorBack if the donor is back.
 func (r *Run) passed(s Step) {
 	r.holds.drop(func(h hold) bool { return h.until == s.Name || h.until == s.Ends })
 	r.tellHolds()
@@ -169,7 +167,7 @@ func (r *Run) passed(s Step) {
 	}
 }
 
-// release frees the lease, and with it what only that gives back.
+// release releases the lease, and with it what only the release restores.
 func (r *Run) release(ctx context.Context, note func(*kamino.Lease)) error {
 	if err := r.held.Release(ctx, note); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"kamino.dev/kamino/selection"
 )
 
-// Status reads what is there of all pools, or of those named. A pool that
-// cannot be read says so in its Error, which is joined to the error returned.
+// Status reads the status of all pools, or of the named ones. A pool that cannot be read has an
+// Error, which is joined to the returned error.
 func (e *Engine) Status(ctx context.Context, pools []string, lastPatch []kamino.Signal) ([]poolstate.PoolStatus, error) {
 	all, _, err := e.overviews(kamino.Looking(ctx), pools)
 	if err != nil {
@@ -20,7 +20,7 @@ func (e *Engine) Status(ctx context.Context, pools []string, lastPatch []kamino.
 	}
 	out := make([]poolstate.PoolStatus, 0, len(all))
 	var errs []error
-	paused, _ := e.Paused(ctx) // who may not read it is told by a run
+	paused, _ := e.Paused(ctx) // a run reports if it may not read the pause
 	for i, o := range all {
 		out = append(out, o.Status(e.now(), lastPatch))
 		out[i].Paused, out[i].PausedBy, out[i].PausedSince = paused.Reason, paused.By, paused.Since
@@ -30,9 +30,8 @@ func (e *Engine) Status(ctx context.Context, pools []string, lastPatch []kamino.
 	return out, errors.Join(errs...)
 }
 
-// overviews reads all pools, or those of the given names. Pools are known by
-// their nodes and by their leases. It returns the nodes of the whole cluster
-// too.
+// overviews reads all pools, or those of the given names, and returns the nodes of the whole
+// cluster too. Pools are known by their nodes and by their leases.
 func (e *Engine) overviews(ctx context.Context, names []string) ([]poolstate.State, []kamino.Node, error) {
 	nodes, err := e.Cluster.Nodes(ctx)
 	if err != nil {
@@ -78,7 +77,8 @@ func (e *Engine) overviews(ctx context.Context, names []string) ([]poolstate.Sta
 	return out, nodes, nil
 }
 
-// onePool reads the pool that a person named, and gives back first what an ended run of it left.
+// onePool reads the pool that a person named, after it has restored what an interrupted run of it
+// left.
 func (e *Engine) onePool(ctx context.Context, name string, dryRun bool, leaves func(kamino.Artifact) bool) (poolstate.State, error) {
 	if name == "" {
 		return poolstate.State{}, kamino.WithHint(errors.New("no pool named"), "name it with --pool; kamino status lists the pools")
@@ -95,7 +95,7 @@ func (e *Engine) onePool(ctx context.Context, name string, dryRun bool, leaves f
 		return o, e.clearUnread(ctx, o)
 	case !dryRun:
 		back, err := e.clear(ctx, o, RestoreOptions{leaves: leaves})
-		if len(back) > 0 && err == nil { // the version that was being built then is there by now
+		if len(back) > 0 && err == nil { // the version that was being built then exists by now
 			if all, _, err = e.overviews(ctx, []string{name}); err == nil {
 				o, err = all[0], all[0].Err
 			}
@@ -108,14 +108,14 @@ func (e *Engine) onePool(ctx context.Context, name string, dryRun bool, leaves f
 	return o, e.heed(ctx, &o)
 }
 
-// readAll fills in what each pool's own reads tell.
+// readAll adds what each pool's own reads show.
 func (e *Engine) readAll(ctx context.Context, pools []*poolstate.State) {
 	e.inTurn(len(pools), noneUrgent, func(own *Engine, i int) { pools[i].Err = own.readOne(ctx, pools[i]) })
 }
 
 func (e *Engine) readOne(ctx context.Context, o *poolstate.State) (err error) {
 	if o.Lease.Err != nil {
-		if len(o.Nodes) == 0 { // a pool that is no more needs no lease
+		if len(o.Nodes) == 0 { // a pool that does not exist needs no lease
 			_, err = e.Provider.Pool(ctx, o.ID)
 			o.Gone = errors.Is(err, kamino.ErrNotFound)
 		}
@@ -133,7 +133,7 @@ func (e *Engine) readOne(ctx context.Context, o *poolstate.State) (err error) {
 		return fmt.Errorf("list image versions of pool %s: %w", o.Pool.Name, err)
 	}
 	if prover, _, ok := e.prover(); ok {
-		o.Canaries, _ = prover.Canaries(ctx, o.Pool) // restore tells why not
+		o.Canaries, _ = prover.Canaries(ctx, o.Pool) // restore reports why not
 	}
 	lives := e.livesIn(kamino.Definition)
 	if o.Definition = lives && len(o.Versions) > 0; lives && !o.Definition {

@@ -12,7 +12,7 @@ import (
 	"kamino.dev/kamino"
 )
 
-// Result is what a run did.
+// Result is the result of a run.
 type Result struct {
 	Run         string               `json:"run"`
 	Pool        kamino.PoolID        `json:"pool"`
@@ -20,35 +20,34 @@ type Result struct {
 	Version     string               `json:"version"`
 	Image       string               `json:"image"` // ID of the version
 	Changed     bool                 `json:"changed"`
-	Adopted     bool                 `json:"adopted,omitempty"` // an unfinished run was taken over
+	Adopted     bool                 `json:"adopted,omitempty"` // an interrupted run was adopted
 	Steps       []kamino.StepTime    `json:"steps"`
-	AwaySeconds float64              `json:"donorAwaySeconds"` // 0 if it is not known; of a run that was taken over since its disk began to be sealed
+	AwaySeconds float64              `json:"donorAwaySeconds"` // 0 if not known; of an adopted run since the seal of the disk began
 	ModelDiff   []kamino.FieldChange `json:"modelDiff"`
 	Pruned      []string             `json:"pruned"`
-	// Hidden: the version is not offered. Waiting: it is left to kamino promote. Owner writes the
-	// model, and every new instance runs Extensions, where kamino does not write the model.
+	// Hidden: the version is not offered. Waiting: only kamino promote promotes it. Owner manages
+	// the model, and every new instance runs Extensions, if Kamino does not write the model.
 	Hidden     bool               `json:"hidden,omitempty"`
 	Waiting    bool               `json:"waiting,omitempty"`
-	Next       string             `json:"next,omitempty"` // the version, where the pool's next node boots from it
+	Next       string             `json:"next,omitempty"` // the version, if the pool's next node boots from it
 	Proof      *kamino.Proved     `json:"proof,omitempty"`
 	Owner      *kamino.Owner      `json:"owner,omitempty"`
 	Extensions []kamino.Extension `json:"extensions,omitempty"`
-	// Warnings are what went wrong after the image was in use: things that are
-	// left for the next run to clean up.
+	// Warnings are errors after the image was in use: leftovers that the next run cleans up.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Update takes a node as donor and makes its disk the image of its pool. On any
-// failure, and when ctx ends, it gives back what it took before it returns; an
-// error of giving back is joined to the first.
+// Update takes a node as donor and makes its disk the image of its pool. On any failure, and when
+// ctx ends, it restores what it took before it returns; an error of the restore is joined to the
+// first.
 func (e *Engine) Update(ctx context.Context, opts kamino.Options) (Result, error) {
 	if err := opts.Validate(); err != nil {
 		return Result{}, err
 	}
 	r, err := e.attempt(ctx, opts)
 	if r.held.Adopted && r.held.Lease == nil && errors.Is(err, errStartedSince) && ctx.Err() == nil {
-		// What another process had left could not be gone on with. It is given
-		// back, and nothing is in the way of a run of our own.
+		// The run of another process could not be continued and was restored, so a run of our own
+		// can begin.
 		r, err = e.attempt(ctx, opts)
 	}
 	var failed *kamino.StepError
@@ -60,7 +59,7 @@ func (e *Engine) Update(ctx context.Context, opts kamino.Options) (Result, error
 	return r.result, err
 }
 
-// attempt makes one run, to its end or until everything is given back.
+// attempt makes one run, to its end or until everything is restored.
 func (e *Engine) attempt(ctx context.Context, opts kamino.Options) (*Run, error) {
 	r := e.newRun(opts)
 	started := e.now()
@@ -85,8 +84,8 @@ func (e *Engine) attempt(ctx context.Context, opts kamino.Options) (*Run, error)
 	return r, r.afterPromotion(err)
 }
 
-// afterPromotion adds to what ended a run that its version is promoted, where that was done before
-// and the version is not to blame.
+// afterPromotion adds to the error of a run that its version is promoted already, if the version is
+// not to blame.
 func (r *Run) afterPromotion(err error) error {
 	proof := (*kamino.ProofError)(nil)
 	if err == nil || errors.As(err, &proof) || !r.promotedHere() || !r.promotes() || r.result.Hidden || r.modelIsTheirs() {
@@ -95,7 +94,7 @@ func (r *Run) afterPromotion(err error) error {
 	return fmt.Errorf("%w; version %s is promoted: new nodes of pool %s boot from it already", err, r.image.version.Name, r.pool.Name)
 }
 
-// finish writes the run into the ledger and frees the pool.
+// finish records the run on the ledger and releases the pool.
 func (r *Run) finish(ctx context.Context, started time.Time) error {
 	now := r.engine.now()
 	return r.release(context.WithoutCancel(ctx), func(l *kamino.Lease) {
@@ -115,7 +114,7 @@ func (r *Run) finish(ctx context.Context, started time.Time) error {
 
 func (r *Run) fillResult() {
 	r.result.Run, r.result.Pool = r.held.Run, r.pool.ID
-	// What was made before, by this run or another, tells whom it was made of.
+	// The tag of an earlier version names its donor.
 	r.result.Donor = cmp.Or(r.image.version.Tags[kamino.TagBuiltFrom], r.donor.node.Name)
 	r.result.Version, r.result.Image = r.image.version.Name, r.image.version.ID
 	r.result.Adopted = r.held.Adopted
@@ -125,7 +124,7 @@ func (r *Run) fillResult() {
 	r.result.AwaySeconds = r.awayFor().Seconds()
 }
 
-// fillNext tells what a run that ended well leaves to the pool's next node.
+// fillNext sets what a successful run leaves to the pool's next node.
 func (r *Run) fillNext() {
 	r.result.Waiting = r.image.version.Hidden() && !r.promotes()
 	if !r.result.Waiting && r.promotes() && !r.result.Hidden && !r.modelIsTheirs() {
@@ -136,7 +135,7 @@ func (r *Run) fillNext() {
 	}
 }
 
-// proofSeconds is how long the steps of a run took that prove its version.
+// proofSeconds is how long the steps took that prove the version.
 func (r Result) proofSeconds() (sum float64) {
 	for _, s := range r.Steps {
 		if slices.Contains([]string{kamino.StepLaunch, kamino.StepJoin, kamino.StepExamine, kamino.StepRetire}, s.Name) {
