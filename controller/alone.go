@@ -16,11 +16,11 @@ import (
 	"kamino.dev/kamino/api/v1alpha1"
 )
 
-// Alone keeps the pool of one NodePrototype until Ready has a reason, as Run does, but without a
-// manager: no process but this one leads, nothing is watched, one pass follows the other when the
-// run that it began has ended, and all that is waited for is the engine's clock. So a harness can
-// kill it at each of its calls, which are the same each time. Of o it needs no addresses. Where ctx
-// ends first, the error tells what Ready said last.
+// Alone runs the controller for one NodePrototype until its condition Ready has a reason. It does
+// the same as Run without a manager: this process leads, nothing is watched, each pass follows the
+// previous one when its run has ended, and every wait uses the engine's clock. So a harness can
+// kill it at each of its calls, which are the same each time. It uses no addresses of o. If ctx
+// ends first, the error has the last condition Ready.
 func Alone(ctx context.Context, o Options, name, reason string) error {
 	scheme, err := kinds()
 	if err != nil {
@@ -28,7 +28,7 @@ func Alone(ctx context.Context, o Options, name, reason string) error {
 	}
 	mapper := apimeta.NewDefaultRESTMapper(nil)
 	for kind := range scheme.AllKnownTypes() {
-		mapper.Add(kind, apimeta.RESTScopeRoot) // what it reads is the cluster's
+		mapper.Add(kind, apimeta.RESTScopeRoot) // it reads cluster-scoped objects
 	}
 	config := rest.CopyConfig(o.Config)
 	config.QPS = -1
@@ -41,7 +41,7 @@ func Alone(ctx context.Context, o Options, name, reason string) error {
 	r.runs.on = ctx
 	last := "nothing"
 	for {
-		r.census.stale.Store(true) // nobody tells of changed nodes
+		r.census.stale.Store(true) // nothing reports changed nodes here
 		before := r.runs.get(name)
 		next, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 		r.runs.busy.Wait()
@@ -52,17 +52,17 @@ func Alone(ctx context.Context, o Options, name, reason string) error {
 		if err != nil {
 			o.Log.Warn("pass", "prototype", name, "error", err)
 		} else if after := r.runs.get(name); after != nil && (before == nil || !after.ended.Equal(before.ended)) {
-			continue // it would be woken
+			continue // the manager would start another pass
 		} else if is, err := ready(ctx, api, name); err == nil && is.Reason == reason {
 			return nil
 		} else if err == nil {
 			last = is.Reason + " (" + is.Message + ")"
 		}
-		_ = o.Engine.Clock.Sleep(ctx, pause) // the next pass finds out that ctx has ended
+		_ = o.Engine.Clock.Sleep(ctx, pause) // the next pass notices that ctx has ended
 	}
 }
 
-// ready is a prototype's condition Ready, empty where it has none yet.
+// ready returns a prototype's condition Ready; empty if it has none yet.
 func ready(ctx context.Context, api client.Reader, name string) (metav1.Condition, error) {
 	var p v1alpha1.NodePrototype
 	if err := api.Get(ctx, types.NamespacedName{Name: name}, &p); err != nil {

@@ -43,43 +43,45 @@ import (
 
 // Options of Run. Engine, Cluster, Config and Log must be set.
 type Options struct {
-	Engine  *engine.Engine // its Cluster is the one below, its Clock is set
+	Engine  *engine.Engine // its Cluster is the one below, and its Clock is set
 	Cluster *kube.Cluster
 	Config  *rest.Config
 	Log     *slog.Logger
-	// Defaults are what prototypes leave out; Patch what is not said in spec.patch.
+	// Defaults are the options that a prototype leaves out. Patch is used where spec.patch is
+	// silent.
 	Defaults kamino.AutoOptions
-	// TrustProbesIn are the namespaces in which the Job of a prototype's probe is not confined.
+	// TrustProbesIn are the namespaces in which the Job of a prototype's probe is not restricted.
 	TrustProbesIn []string
-	MaxDonors     int           // that may be away at once in the cluster, at least 1
-	Resync        time.Duration // between two passes of a prototype of which nothing is heard
-	Retry         time.Duration // after a run that failed; doubled with each that follows, up to 12 h
-	// PerSecond is how many passes a second may read the cloud, all pools together.
+	MaxDonors     int           // how many donors may be away in the cluster at the same time, at least 1
+	Resync        time.Duration // interval between two passes of a prototype without events
+	Retry         time.Duration // wait after a failed run; doubled with each further failure, up to 12 h
+	// PerSecond is how many passes a second may read the cloud, for all pools together.
 	PerSecond float32
-	// Look makes the contexts of a look at many pools, whose calls may share what they read. It is
-	// made anew each minute. Nil: nothing is shared.
+	// Look makes the contexts of looks at many pools, whose calls may share reads. It is called
+	// anew each minute. Nil: nothing is shared.
 	Look func() func(context.Context) context.Context
-	// Grace is how long the end of the process waits for donors to come back. What is away then,
-	// the next process gives back.
+	// Grace is how long the end of the process waits for donors to come back. Donors that are away
+	// then are restored by the next process.
 	Grace time.Duration
-	// LeaseTime is how long a leader that is not heard of leads.
+	// LeaseTime is how long a leader keeps the lead without renewing it.
 	LeaseTime time.Duration
 	Version   string // of this program
-	// Notify is who gets notifications; nil for nobody.
+	// Notify sends notifications; nil: none are sent.
 	Notify *notify.Notifier
-	// Requests counts those to the cloud, as the engine's provider tells them.
+	// Requests counts the requests to the cloud, as the engine's provider reports them.
 	Requests metrics.Requests
-	// Metrics and Health are addresses to listen on; "0" for not at all.
+	// Metrics and Health are addresses to listen on; "0": do not listen.
 	Metrics, Health string
 }
 
-// leaderLease is the lease of the process that leads, in the namespace of the pools' leases.
+// leaderLease is the lease of the leading process, in the namespace of the pools' leases.
 const leaderLease = "kamino-controller"
 
-// workers is how many prototypes are looked at side by side.
+// workers is how many prototypes are processed in parallel.
 const workers = 8
 
-// Run keeps the pools of all NodePrototypes until ctx ends. Of several processes one does.
+// Run keeps the pools of all NodePrototypes up to date until ctx ends. Of several processes, one
+// leads and does the work.
 func Run(ctx context.Context, o Options) error {
 	logger := logr.FromSlogHandler(orderly{o.Log.Handler(), ctx})
 	log.SetLogger(logger)
@@ -121,7 +123,7 @@ func Run(ctx context.Context, o Options) error {
 	return mgr.Start(ctx)
 }
 
-// kinds are those that a controller reads and writes.
+// kinds returns the kinds that the controller reads and writes.
 func kinds() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
@@ -155,8 +157,8 @@ func newReconciler(api client.Client, registry prometheus.Registerer, o Options)
 	}
 }
 
-// caches are what is watched: of nodes what passes read, of leases those of pools and of these
-// their metadata, of namespaces the one with the stop switch.
+// caches are the options of the informers: of nodes the fields that passes read, of leases the
+// metadata of the pools' leases, and the namespace with the stop switch.
 func caches() cache.Options {
 	pools := labels.SelectorFromSet(labels.Set{"app.kubernetes.io/managed-by": "kamino"})
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
@@ -173,12 +175,12 @@ func leaseMeta() *metav1.PartialObjectMetadata {
 	return m
 }
 
-// setUp says of what a pass follows: of a change of the prototype; of nodes and leases, of those of
-// its pool; of the stop switch, and of what runs tell.
+// setUp defines what starts a pass: a change of the prototype; of the nodes and leases of its pool;
+// of the stop switch; and a report of a run.
 func (r *reconciler) setUp(mgr manager.Manager) error {
 	wakes := make(chan event.GenericEvent, 1024)
 	r.runs.wake = func(name string) {
-		go func() { // whoever tells something holds locks
+		go func() { // the reporter holds locks
 			ctx, cancel := r.engine.Clock.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			select {
@@ -207,14 +209,15 @@ func (r *reconciler) setUp(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// statusGone: somebody has taken the status off.
+// statusGone matches an update in which somebody has removed the status.
 var statusGone = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	was, ok := e.ObjectOld.(*v1alpha1.NodePrototype)
 	is, ok2 := e.ObjectNew.(*v1alpha1.NodePrototype)
 	return ok && ok2 && was.Status.ObservedGeneration != 0 && is.Status.ObservedGeneration == 0
 }}
 
-// otherPool: what a prototype means may be what another means, too.
+// otherPool matches changes that may affect the prototypes of other pools, because two prototypes
+// may name one pool.
 var otherPool = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*v1alpha1.NodePrototype)
@@ -223,11 +226,11 @@ var otherPool = predicate.Funcs{
 	},
 }
 
-// all are all prototypes.
+// all returns a request for every prototype.
 func (r *reconciler) all(ctx context.Context) (out []reconcile.Request) {
 	var list v1alpha1.NodePrototypeList
-	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // it is only read
-		return nil // the cache is not there yet, and all are looked at once it is
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // the list is only read
+		return nil // the cache is not ready, and every prototype gets a pass once it is
 	}
 	for _, p := range list.Items {
 		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: p.Name}})
@@ -235,8 +238,8 @@ func (r *reconciler) all(ctx context.Context) (out []reconcile.Request) {
 	return out
 }
 
-// of are the prototypes of a pool, as far as they were looked at, and those whose pool is not
-// known.
+// of returns requests for the prototypes of a pool, as far as they are known, and for those whose
+// pool is unknown.
 func (r *reconciler) of(ctx context.Context, pool kamino.PoolID) (out []reconcile.Request) {
 	for _, req := range r.all(ctx) {
 		r.mu.Lock()
@@ -265,7 +268,7 @@ func (r *reconciler) ofLease(ctx context.Context, o client.Object) []reconcile.R
 	return r.of(ctx, kube.PoolOfLease(o.GetAnnotations()))
 }
 
-// trimLease leaves of a pool's lease what tells that its run has come on.
+// trimLease keeps of a pool's lease only what shows that its run has progressed.
 func trimLease(object any) (any, error) {
 	m, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {

@@ -17,33 +17,33 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// world is what one pass knows of a prototype and its pool.
+// world is everything that one pass knows about a prototype and its pool.
 type world struct {
 	now     time.Time
 	trouble *problem // why there is no view
 	view    poolstate.PoolView
-	// unpromoted is why the promotion that an annotation asks for failed.
+	// unpromoted is why the promotion failed that an annotation requested.
 	unpromoted string
 	maxAge     time.Duration
 	window     sight
-	hours      *window // whose sight that is
-	patchDue   bool    // nodes are to be patched before anything is decided
-	own        *run    // of this process, also one that has ended
-	warning    string  // of the watch of new nodes
+	hours      *window // the window that sight belongs to
+	patchDue   bool    // nodes are to be patched first
+	own        *run    // the run of this process, possibly ended
+	warning    string  // warning of the watch of new nodes
 	retry      time.Duration
 	turn       bool // a donor may be taken
 }
 
-// verdict is what is to be done with a prototype, and what its status tells.
+// verdict is what to do with a prototype, and its new status.
 type verdict struct {
 	status v1alpha1.NodePrototypeStatus
-	start  bool      // auto-update, now
-	back   bool      // no auto-update: what a run took is given back, and nothing begins
-	wake   time.Time // when to look again at the latest; zero: as always
+	start  bool      // start auto-update now
+	back   bool      // only restore what a run took, and begin nothing
+	wake   time.Time // latest time of the next pass; zero: the usual interval
 }
 
-// derive is a pure function: the status is made of nothing but the world, and of the former one
-// only the transition times.
+// derive computes the verdict. It is a pure function: the status depends only on the world, and on
+// the former status for transition times.
 func derive(p *v1alpha1.NodePrototype, w world) (v verdict) {
 	s := &v.status
 	s.ObservedGeneration, s.Conditions = p.Generation, p.DeepCopy().Status.Conditions
@@ -55,7 +55,7 @@ func derive(p *v1alpha1.NodePrototype, w world) (v verdict) {
 		v.back = w.trouble.reason == v1alpha1.ReasonConflict || w.trouble.reason == v1alpha1.ReasonInvalid
 		if u := w.view.Status.Unfinished; u != nil && v.back && u.Alive {
 			d.wake(w.now.Add(letBe))
-		} else if u != nil { // what can be given back without the pool is
+		} else if u != nil { // what can be restored without the pool, is
 			d.finish()
 		}
 		return v
@@ -90,7 +90,7 @@ func (d deriving) ready(status metav1.ConditionStatus, reason, message string) {
 	d.condition(v1alpha1.ConditionReady, status, reason, message)
 }
 
-// unknown takes back what was said of a pool that cannot be looked at.
+// unknown removes the facts about a pool that cannot be read.
 func (d deriving) unknown() {
 	for _, kind := range []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionProven, v1alpha1.ConditionStale,
 		v1alpha1.ConditionRefused, v1alpha1.ConditionPinned, v1alpha1.ConditionConfigFailed} {
@@ -99,7 +99,7 @@ func (d deriving) unknown() {
 	d.paused()
 }
 
-// facts are what is there, whatever follows of it.
+// facts sets the parts of the status that are observed.
 func (d deriving) facts() {
 	s, st, plan := &d.v.status, d.w.view.Status, d.w.view.Plan
 	s.Pool, s.Image, s.Candidate = st.Name, plan.Image, plan.Donor
@@ -127,7 +127,7 @@ func (d deriving) facts() {
 	d.run()
 }
 
-// run is that which holds the pool.
+// run sets the part of the status about the run that holds the pool.
 func (d deriving) run() {
 	s := &d.v.status
 	if u := d.w.view.Status.Unfinished; u != nil {
@@ -150,7 +150,7 @@ func (d deriving) run() {
 }
 
 func moment(t time.Time) *metav1.Time {
-	at := metav1.NewTime(t.UTC().Truncate(time.Second)) // as it comes back from the API server
+	at := metav1.NewTime(t.UTC().Truncate(time.Second)) // as the API server returns it
 	return &at
 }
 
@@ -174,7 +174,7 @@ func (d deriving) conditions() {
 	var why []string
 	for _, verdict := range plan.Why {
 		switch verdict.Code {
-		case "age": // its text grows with the age
+		case "age": // its text changes with the age
 			why = append(why, fmt.Sprintf("image %s is older than %s", plan.Image, d.w.maxAge))
 		case "no-image", "patches":
 			why = append(why, verdict.Text)
@@ -223,7 +223,7 @@ func (d deriving) proven() {
 	}
 }
 
-// decide says what is to be done, and why not.
+// decide decides what to do, and why not.
 func (d deriving) decide() {
 	plan, own := d.w.view.Plan, d.w.own
 	need, why := plan.Action == poolstate.DoUpdate || plan.Action == poolstate.DoModel, said(plan.Why)
@@ -255,11 +255,11 @@ func (d deriving) decide() {
 	}
 }
 
-// letBe is how long a run that another process left is let be after a try to finish it: that
-// process has just shown that it lives, or something else is in the way.
+// letBe is how long the controller leaves another process's run alone after a try to finish it:
+// that process has just shown that it is alive, or there is another obstacle.
 const letBe = time.Minute
 
-// finish goes on with what an ended process left, whenever that is, or gives it back.
+// finish continues or restores what an ended process left, also outside of the window.
 func (d deriving) finish() {
 	if own := d.w.own; own != nil && d.w.now.Sub(own.ended) < letBe {
 		d.wake(own.ended.Add(letBe))
@@ -276,7 +276,7 @@ func (d deriving) message() string {
 	return fmt.Sprintf("run %s, donor %s, at step %s", run.ID, cmp.Or(d.v.status.Donor, "none"), cmp.Or(run.Step, "lock"))
 }
 
-// due starts a run, if nothing stands against it now.
+// due starts a run, unless something prevents it now.
 func (d deriving) due(why string) {
 	failed, again := d.failure()
 	switch {
@@ -309,11 +309,11 @@ func (d deriving) nextRun(at time.Time) {
 	}
 }
 
-// longestRetry bounds the time between two tries.
+// longestRetry is the longest time between two tries.
 const longestRetry = 12 * time.Hour
 
-// failure is how the last run failed, and when the next may be tried: as the ledger of the pool
-// tells, so that it is known after a restart too, or this process knows better.
+// failure returns how the last run failed, and when the next may be tried. It comes from the pool's
+// ledger, so that it is known after a restart, or from this process if that knows more.
 func (d deriving) failure() (text string, again time.Time) {
 	wait, last := d.w.retry, time.Time{}
 	for _, past := range d.w.view.Status.Runs {
@@ -341,7 +341,7 @@ func (d deriving) failure() (text string, again time.Time) {
 	return text, last.Add(wait)
 }
 
-// reasons of what is held, by its code.
+// reasons are the reasons of the condition Ready, by the code of the held verdict.
 var reasons = map[string]string{
 	"pinned": v1alpha1.ReasonPinned, "foreign-model": v1alpha1.ReasonPinned, "paused": v1alpha1.ReasonPaused,
 	"refused": v1alpha1.ReasonRefused, "promote": v1alpha1.ReasonAwaits, "error": v1alpha1.ReasonUnreadable,
@@ -366,7 +366,8 @@ func (d deriving) held() {
 	d.ready(status, reason, text)
 }
 
-// rejected counts why nodes are no candidates, by codes: their texts tell times, which go on.
+// rejected counts by code why nodes are no candidates. The texts are not used, because they contain
+// times that change.
 func rejected(all []kamino.Candidate) string {
 	count := map[string]int{}
 	for _, c := range all {
@@ -392,7 +393,7 @@ func said(verdicts []kamino.Verdict) string {
 	return strings.Join(texts, "; ")
 }
 
-// only says whether all of these are among the codes.
+// only reports whether every verdict has one of the codes.
 func only(verdicts []kamino.Verdict, codes ...string) bool {
 	return !slices.ContainsFunc(verdicts, func(v kamino.Verdict) bool { return !slices.Contains(codes, v.Code) })
 }

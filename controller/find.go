@@ -23,17 +23,17 @@ func troubled(reason, text string, args ...any) error {
 	return &problem{reason, fmt.Sprintf(text, args...)}
 }
 
-// known is which pools there are, as nodes tell. Passes that run side by side share one.
+// known is the pools that exist, according to the nodes. Parallel passes share it.
 type known struct {
 	nodes   []kamino.Node
 	pools   map[kamino.PoolID]bool
-	of      map[string]kamino.PoolID   // by name of node
-	members map[kamino.PoolID][]int    // places in nodes
+	of      map[string]kamino.PoolID   // pool by the name of a node
+	members map[kamino.PoolID][]int    // indexes in nodes
 	names   map[string][]kamino.PoolID // by folded name, and by folded ID
-	strange bool                       // the provider knows no pool of some node; yet, perhaps
+	strange bool                       // the provider does not know the pool of some node, perhaps not yet
 
 	mu       *sync.Mutex
-	labelled map[string]map[string][]int // places in nodes, by key and value; keys that were asked for
+	labelled map[string]map[string][]int // indexes in nodes, by label key and value; only keys that were asked for
 }
 
 func newKnown() known {
@@ -41,7 +41,7 @@ func newKnown() known {
 		mu: &sync.Mutex{}, labelled: map[string]map[string][]int{}}
 }
 
-// nodesOf are the nodes of a pool.
+// nodesOf returns the nodes of a pool.
 func (k known) nodesOf(pool kamino.PoolID) []kamino.Node {
 	out := make([]kamino.Node, 0, len(k.members[pool]))
 	for _, i := range k.members[pool] {
@@ -50,20 +50,21 @@ func (k known) nodesOf(pool kamino.PoolID) []kamino.Node {
 	return out
 }
 
-// census keeps what is known of nodes until one of them changes: a pass of each of a thousand
-// prototypes would go through all nodes else.
+// census caches what is known of nodes until one of them changes. Otherwise a pass of each of a
+// thousand prototypes would go through all nodes.
 type census struct {
-	stale atomic.Bool // set before a pass is asked for that has to see a change
+	stale atomic.Bool // set before a pass is requested that has to see a change
 
 	mu    sync.Mutex
 	taken time.Time
 	known known
 }
 
-// strangers is how often a provider is asked again for the pools of nodes that it did not know.
+// strangers is the interval at which a provider is asked again for the pools of nodes that it did
+// not know.
 const strangers = 30 * time.Second
 
-// fold makes two strings equal where strings.EqualFold says that they are.
+// fold makes two strings equal that strings.EqualFold considers equal.
 func fold(s string) string { return strings.ToLower(strings.ToUpper(s)) }
 
 func (k known) add(id kamino.PoolID) {
@@ -78,7 +79,7 @@ func (k known) add(id kamino.PoolID) {
 	}
 }
 
-// known finds out which pool each node belongs to. Heartbeats of the nodes are not those of now.
+// known finds out which pool each node belongs to. The heartbeats of the nodes may be old.
 func (r *reconciler) known(ctx context.Context) (k known, err error) {
 	c, now := &r.census, r.engine.Clock.Now()
 	c.mu.Lock()
@@ -110,7 +111,7 @@ func (r *reconciler) known(ctx context.Context) (k known, err error) {
 	return k, nil
 }
 
-// find is the pool that a spec means. One without nodes is known by its lease, which all reads.
+// find returns the pool of a spec. A pool without nodes is found by its lease, which all reads.
 func (k known) find(spec v1alpha1.NodePrototypeSpec, all func() ([]kamino.Lease, error)) (kamino.PoolID, error) {
 	if spec.Pool == "" {
 		return k.findByLabels(spec.NodeSelector)
@@ -140,7 +141,7 @@ func (k known) find(spec v1alpha1.NodePrototypeSpec, all func() ([]kamino.Lease,
 
 func (k known) named(name string) []kamino.PoolID { return k.names[fold(name)] }
 
-// labels are the places in nodes of those with a label.
+// labels returns the indexes of the nodes with a label.
 func (k known) labels(key, value string) []int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -157,7 +158,7 @@ func (k known) labels(key, value string) []int {
 	return of[value]
 }
 
-// fitting are the places in nodes of those with all labels, of which there is one at least.
+// fitting returns the indexes of the nodes with all labels, of which there is at least one.
 func (k known) fitting(labels map[string]string) (fit []int) {
 	first := true
 	for key, value := range labels {
@@ -198,7 +199,7 @@ func (k known) findByLabels(labels map[string]string) (kamino.PoolID, error) {
 	return "", troubled(v1alpha1.ReasonAmbiguous, "nodes with the labels of spec.nodeSelector belong to %d pools: %s", len(found), strings.Join(names, ", "))
 }
 
-// others are the names of the other prototypes that mean a pool.
+// others returns the names of the other prototypes of a pool.
 func (k known) others(own string, pool kamino.PoolID, all []v1alpha1.NodePrototype) (names []string) {
 	none := func() ([]kamino.Lease, error) { return nil, nil } // its own find has read them
 	for _, p := range all {

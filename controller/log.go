@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// orderly is the log of controller-runtime. At an orderly end its manager gives up leading and then
-// calls that an error, "leader election lost".
+// orderly filters the log of controller-runtime: at a normal end its manager stops leading and then
+// logs that as the error "leader election lost".
 type orderly struct {
 	slog.Handler
 	process context.Context

@@ -17,14 +17,14 @@ import (
 	"kamino.dev/kamino/kube"
 )
 
-// sightseer is the cluster whose nodes an informer knows. Passes read it; runs do not, as what they
-// do must rest on what is so now.
+// sightseer is the cluster with nodes from an informer. Passes read it. Runs do not, because what
+// they do must depend on the present state.
 type sightseer struct {
 	*kube.Cluster
 	informed client.Reader
 }
 
-// Nodes implements kamino.Cluster. The nodes share what they hold with the informer.
+// Nodes implements kamino.Cluster. The nodes share memory with the informer.
 func (s sightseer) Nodes(ctx context.Context) ([]kamino.Node, error) {
 	var list corev1.NodeList
 	if err := s.informed.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -37,24 +37,23 @@ func (s sightseer) Nodes(ctx context.Context) ([]kamino.Node, error) {
 	return out, nil
 }
 
-// members is the cluster as a pass of one pool reads it: a view goes through the nodes of its pool
-// alone.
+// members is the cluster as a pass of one pool reads it, with the nodes of that pool only.
 type members struct {
 	viewed
 	nodes []kamino.Node
 }
 
-// viewed is what a view asks of a cluster.
+// viewed is the part of a cluster that a view reads.
 type viewed interface {
 	kamino.Cluster
-	kamino.Examiner // knows whether runs are paused
+	kamino.Examiner // for the pause of the cluster
 }
 
 // Nodes implements kamino.Cluster.
 func (m members) Nodes(context.Context) ([]kamino.Node, error) { return m.nodes, nil }
 
-// trimNode leaves what no pass reads out of what the informer keeps, and keeps once what many nodes
-// say: of a node with 50 images in its cache a twentieth is left.
+// trimNode removes what no pass reads from the informer's copy of a node, and stores equal texts of
+// many nodes once. Of a node with 50 images in its cache a twentieth remains.
 func trimNode(object any) (any, error) {
 	n, ok := object.(*corev1.Node)
 	if !ok {
@@ -64,7 +63,7 @@ func trimNode(object any) (any, error) {
 	delete(n.Annotations, kamino.AnnotationPackages)
 	delete(n.Annotations, corev1.LastAppliedConfigAnnotation)
 	n.Spec.PodCIDR, n.Spec.PodCIDRs = "", nil
-	info, conditions := n.Status.NodeInfo, slices.Clone(n.Status.Conditions) // what was decoded has room for more
+	info, conditions := n.Status.NodeInfo, slices.Clone(n.Status.Conditions) // a copy, because the decoded slice has spare room
 	n.Status = corev1.NodeStatus{NodeInfo: info, Conditions: conditions}
 	n.Labels, n.Annotations = sharedPairs(n.Labels), sharedPairs(n.Annotations)
 	share(&n.Status.NodeInfo.KernelVersion, &n.Status.NodeInfo.OSImage, &n.Status.NodeInfo.ContainerRuntimeVersion, &n.Status.NodeInfo.KubeletVersion,
@@ -77,7 +76,7 @@ func trimNode(object any) (any, error) {
 	return n, nil
 }
 
-// share makes equal texts one.
+// share makes equal texts share their memory.
 func share(texts ...*string) {
 	for _, t := range texts {
 		*t = unique.Make(*t).Value()
@@ -93,8 +92,8 @@ func sharedPairs(of map[string]string) map[string]string {
 	return out
 }
 
-// nodeChanges are those of which something may follow for a pool; heartbeats are none. Those that
-// are there at the start are seen by the first passes anyway.
+// nodeChanges matches changes of nodes that may matter to a pool; heartbeats do not. The first
+// passes see the nodes that exist at the start anyway.
 func (c *census) nodeChanges() predicate.Predicate {
 	stale := func(is bool) bool {
 		if is {

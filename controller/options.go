@@ -12,8 +12,8 @@ import (
 	"kamino.dev/kamino/kube"
 )
 
-// optionsOf are those of auto-update, where the spec says them; the others are the controller's.
-// The Job of a probe is confined but in the trusted namespaces.
+// optionsOf returns the options of auto-update: those of the spec, and the controller's defaults
+// for the others. The Job of a probe is restricted, except in the trusted namespaces.
 func optionsOf(base kamino.AutoOptions, trusted []string, spec v1alpha1.NodePrototypeSpec) (o kamino.AutoOptions, err error) {
 	o = base
 	o.Patch = nil
@@ -88,7 +88,7 @@ func selectOf(o *kamino.AutoOptions, s v1alpha1.Select) error {
 	if len(s.IgnoreAnnotations) > 0 {
 		o.Rules.IgnoreAnnotations = s.IgnoreAnnotations
 	}
-	// They add to the controller's: who writes a prototype takes no demand away.
+	// They are added to the controller's: a prototype cannot remove a demand.
 	demands := slices.Clone(o.RequireLabels)
 	for _, text := range s.RequireLabels {
 		label, err := kamino.ParseLabelDemand(text)

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// pace spreads the passes that read the cloud: so many a second. Nobody waits in a worker: who may
-// not go yet has a turn, and comes again.
+// pace limits how many passes a second read the cloud. No worker waits: a prototype that has to
+// wait gets a turn, and its pass is requeued.
 type pace struct {
 	every time.Duration
 	burst int
 
 	mu    sync.Mutex
-	next  time.Time            // the first turn that is free
-	turns map[string]time.Time // by prototype
+	next  time.Time            // the first free turn
+	turns map[string]time.Time // turns by prototype
 }
 
 func newPace(perSecond float32, burst int) *pace {
 	return &pace{every: time.Duration(float64(time.Second) / float64(perSecond)), burst: burst, turns: map[string]time.Time{}}
 }
 
-// wait is for how long a prototype has to; 0 for a turn that is taken by the call. What is urgent
-// waits for nobody, and others wait for it.
+// wait returns how long a prototype has to wait; 0 if this call takes its turn. An urgent prototype
+// does not wait, and others wait longer for it.
 func (p *pace) wait(name string, now time.Time, urgent bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

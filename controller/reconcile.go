@@ -20,7 +20,7 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// reconciler asks the engine of each prototype what auto-update would do.
+// reconciler asks the engine for each prototype what auto-update would do.
 type reconciler struct {
 	client client.Client
 	engine *engine.Engine // reads the API server itself
@@ -30,17 +30,17 @@ type reconciler struct {
 	runs   *runs
 	teller *teller
 	census census
-	pace   *pace // of passes that read the cloud, shared between pools
+	pace   *pace // of passes that read the cloud, shared by all pools
 
 	mu      sync.Mutex
 	views   map[string]view            // by prototype
-	watches map[kamino.PoolID]watching // of versions that were promoted of late
+	watches map[kamino.PoolID]watching // watches of versions that were promoted recently
 	metrics *metrics.Runs
-	looked  time.Time // when glance was made
+	looked  time.Time // when the shared context was made
 	glance  func(context.Context) context.Context
 }
 
-// view is what a pass read, and of what.
+// view is what a pass read, and of which pool.
 type view struct {
 	generation int64
 	at         time.Time
@@ -48,7 +48,7 @@ type view struct {
 	poolstate.PoolView
 }
 
-// Reconcile makes one pass. One that the end of the process interrupts is no error: the next
+// Reconcile makes one pass. A pass that the end of the process interrupts is no error: the next
 // process makes it again.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	again, err := r.pass(ctx, req)
@@ -99,7 +99,7 @@ func (r *reconciler) pass(ctx context.Context, req reconcile.Request) (reconcile
 	return reconcile.Result{RequeueAfter: r.again(p.Name, v.wake)}, nil
 }
 
-// tell tells of what happened. Services get it in the background, as they may hang.
+// tell reports what happened. Services are notified in the background, because they may hang.
 func (r *reconciler) tell(ctx context.Context, p *v1alpha1.NodePrototype, w world) {
 	leading := r.runs.context()
 	all, whole := news(w)
@@ -110,8 +110,8 @@ func (r *reconciler) tell(ctx context.Context, p *v1alpha1.NodePrototype, w worl
 	}
 }
 
-// look reads the world. What is wrong with the prototype or its pool is part of it; an error is
-// only what another try may mend.
+// look reads the world. A problem of the prototype or its pool is part of the result; an error is
+// only something that another try may solve.
 func (r *reconciler) look(ctx context.Context, p *v1alpha1.NodePrototype, opts kamino.AutoOptions, wrong error) (w world, pool kamino.PoolID, err error) {
 	w = world{now: r.engine.Clock.Now(), own: r.runs.get(p.Name), maxAge: opts.MaxImageAge, retry: r.opts.Retry, turn: r.runs.free()}
 	window, err := parseWindow(p.Spec.Window)
@@ -123,9 +123,9 @@ func (r *reconciler) look(ctx context.Context, p *v1alpha1.NodePrototype, opts k
 	if wrong == nil {
 		wrong = err
 	} else {
-		opts = r.base // what the spec says may be what is wrong
+		opts = r.base // the spec may be the problem
 	}
-	if pool != "" { // whatever is wrong with the prototype, a run may have a donor of the pool
+	if pool != "" { // despite the problem, a run may have a donor of the pool
 		w.view, err = r.view(ctx, p, pool, opts)
 		if other := (*problem)(nil); wrong == nil || err != nil && !errors.As(err, &other) {
 			wrong = err
@@ -142,7 +142,8 @@ func (r *reconciler) look(ctx context.Context, p *v1alpha1.NodePrototype, opts k
 	return w, pool, nil
 }
 
-// poolOf is the pool of a prototype. That it is another's, too, is an error beside the pool.
+// poolOf returns the pool of a prototype. If another prototype has the same pool, it also returns
+// an error.
 func (r *reconciler) poolOf(ctx context.Context, p *v1alpha1.NodePrototype) (kamino.PoolID, error) {
 	k, err := r.known(ctx)
 	if err != nil {
@@ -153,7 +154,7 @@ func (r *reconciler) poolOf(ctx context.Context, p *v1alpha1.NodePrototype) (kam
 		return "", err
 	}
 	var all v1alpha1.NodePrototypeList
-	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil { // it is only read
+	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil { // the list is only read
 		return "", err
 	}
 	if others := k.others(p.Name, pool, all.Items); len(others) > 0 {
@@ -167,8 +168,8 @@ type laterError time.Duration
 
 func (e laterError) Error() string { return "wait for " + time.Duration(e).String() }
 
-// fresh is how long the view of a pool whose run is at work serves: its lease is read each time,
-// and nothing else is decided meanwhile.
+// fresh is how long the view of a pool with a running run is used. Its lease is read each time, and
+// nothing else is decided meanwhile.
 const fresh = time.Minute
 
 func (r *reconciler) view(ctx context.Context, p *v1alpha1.NodePrototype, pool kamino.PoolID, opts kamino.AutoOptions) (poolstate.PoolView, error) {
@@ -184,7 +185,7 @@ func (r *reconciler) view(ctx context.Context, p *v1alpha1.NodePrototype, pool k
 		last.Status.Unfinished = lease.Unfinished(now)
 		return last.PoolView, nil
 	}
-	// A prototype that was changed does not wait behind those that are looked at by habit.
+	// A changed prototype does not wait behind regular passes.
 	changed := last.generation != 0 && last.generation != p.Generation
 	if wait := r.pace.wait(p.Name, now, changed); wait > 0 {
 		return poolstate.PoolView{}, laterError(wait)
@@ -212,7 +213,7 @@ func (r *reconciler) view(ctx context.Context, p *v1alpha1.NodePrototype, pool k
 	return got, nil
 }
 
-// sharing is a context for passes of this minute.
+// sharing returns the context that the passes of this minute share.
 func (r *reconciler) sharing(ctx context.Context, now time.Time) context.Context {
 	if r.opts.Look == nil {
 		return ctx
@@ -225,8 +226,8 @@ func (r *reconciler) sharing(ctx context.Context, now time.Time) context.Context
 	return r.glance(ctx)
 }
 
-// patchedBy is when a node must have been patched last: when the window opened or, without one,
-// a day ago.
+// patchedBy is the time since which a node must have been patched: when the window opened or,
+// without one, a day ago.
 func patchedBy(w world) time.Time {
 	if w.window.from.IsZero() {
 		return w.now.Add(-24 * time.Hour)
@@ -234,7 +235,7 @@ func patchedBy(w world) time.Time {
 	return w.window.from
 }
 
-// lastPatch is when a node of the pool was patched last, or this process tried to.
+// lastPatch is when a node of the pool was last patched, or this process tried to.
 func lastPatch(w world) (last time.Time) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if at, err := time.Parse(layout, w.view.Status.Patched); err == nil {
@@ -248,14 +249,14 @@ func lastPatch(w world) (last time.Time) {
 	return last
 }
 
-// promote does what the annotation asks for, and takes it off.
+// promote makes the promotion that the annotation requests, and removes the annotation.
 func (r *reconciler) promote(ctx context.Context, p *v1alpha1.NodePrototype, pool kamino.PoolID, w *world) error {
 	version, asked := p.Annotations[v1alpha1.AnnotationPromote]
 	if !asked || w.trouble != nil {
 		return nil
 	}
 	if w.own != nil && w.own.running {
-		return nil // it holds the pool; its end is another pass
+		return nil // it holds the pool, and its end starts another pass
 	}
 	_, err := r.engine.PromoteVersion(ctx, engine.PromoteOptions{Pool: string(pool), Version: version})
 	if held := (*kamino.HeldError)(nil); errors.As(err, &held) || ctx.Err() != nil {
@@ -284,7 +285,7 @@ func (r *reconciler) promote(ctx context.Context, p *v1alpha1.NodePrototype, poo
 	return err
 }
 
-// write writes the status, if it is another than before.
+// write writes the status if it changed.
 func (r *reconciler) write(ctx context.Context, p *v1alpha1.NodePrototype, status v1alpha1.NodePrototypeStatus) error {
 	if equality.Semantic.DeepEqual(p.Status, status) {
 		return nil
@@ -294,8 +295,8 @@ func (r *reconciler) write(ctx context.Context, p *v1alpha1.NodePrototype, statu
 	return client.IgnoreNotFound(r.client.Status().Patch(ctx, p, patch))
 }
 
-// again is when to look again where nothing happens, spread so that passes of many prototypes do
-// not fall together.
+// again returns the time until the next pass without events, with jitter so that passes of many
+// prototypes do not coincide.
 func (r *reconciler) again(name string, wake time.Time) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name))
@@ -325,8 +326,9 @@ func (r *reconciler) forget(name string) {
 	}
 }
 
-// unasked ends the watch of a pool, as nobody asks any more for a withdrawal of what it watches, or
-// hands it to the prototype that is left: a chart that renames one makes the new one first.
+// unasked ends the watch of a pool whose prototype is gone, because nobody asks for a withdrawal
+// any more; or hands it to the second prototype. A chart that renames a prototype makes the new one
+// first.
 func (r *reconciler) unasked(pool kamino.PoolID) {
 	one := r.watches[pool]
 	if one.heir == "" {
@@ -340,17 +342,17 @@ func (r *reconciler) unasked(pool kamino.PoolID) {
 
 // watching is a watch of new nodes after a promotion.
 type watching struct {
-	prototype string // that asked for it
-	heir      string // a second one of the pool; "" none
+	prototype string // the prototype that asked for it
+	heir      string // a second prototype of the pool; "" if none
 	version   string
-	lasts     time.Duration // as the spec said then
+	lasts     time.Duration // duration from the spec at that time
 	cancel    context.CancelFunc
-	warning   string // the last one
+	warning   string // the last warning
 }
 
-// watch has new nodes watched after a promotion by whomever, for as long as the spec says and is
-// left. A process that begins later goes on with it. A watch that the prototype asks for no more,
-// and which might withdraw a version, it ends.
+// watch starts the watch of new nodes after a promotion by anybody, for the rest of the time in the
+// spec. A process that starts later continues it. If the prototype no longer asks for the watch,
+// which might withdraw a version, watch ends it.
 func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world, pool kamino.PoolID, opts kamino.AutoOptions) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -378,8 +380,8 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 		if !same {
 			was.cancel()
 		}
-		was.prototype, was.heir, was.lasts = name, "", d // of two that were one for a moment, the one that is there
-		r.watches[pool] = was                            // what it warned of last is still told
+		was.prototype, was.heir, was.lasts = name, "", d // of two prototypes that shared it for a moment, the present one
+		r.watches[pool] = was                            // its last warning is still shown
 		if same {
 			return
 		}
@@ -401,7 +403,7 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 	r.runs.busy.Go(func() {
 		defer cancel()
 		err := seen.Watch(ctx, []engine.PoolResult{promoted}, engine.Watching{For: left, Proof: opts.Proof})
-		// A pass that sees the version withdrawn cancels the watch that is just about to say so.
+		// A pass that sees the version withdrawn cancels the watch, which is about to report that.
 		proof := (*kamino.ProofError)(nil)
 		if judged := errors.As(err, &proof); err != nil && (ctx.Err() == nil || judged && leading.Err() == nil) {
 			r.opts.Log.Error("watch of new nodes ended", "prototype", name, "version", st.Next, "error", err, "hint", kamino.Hint(err))
@@ -410,7 +412,7 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 				r.unwatch(pool, st.Next)
 				return
 			}
-			if held := (*kamino.HeldError)(nil); !errors.As(err, &held) { // the ledger tells it
+			if held := (*kamino.HeldError)(nil); !errors.As(err, &held) { // the ledger reports it
 				r.warned(pool, st.Next, "")
 			}
 		}
@@ -418,7 +420,7 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 	})
 }
 
-// warned keeps what the watch of a version warns of, as of nodes that it cannot judge.
+// warned keeps the last warning of the watch of a version.
 func (r *reconciler) warned(pool kamino.PoolID, version, what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -428,7 +430,7 @@ func (r *reconciler) warned(pool kamino.PoolID, version, what string) {
 	}
 }
 
-// unwatch forgets the watch of a version.
+// unwatch removes the watch of a version.
 func (r *reconciler) unwatch(pool kamino.PoolID, version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -437,8 +439,8 @@ func (r *reconciler) unwatch(pool kamino.PoolID, version string) {
 	}
 }
 
-// warning is that of the watch of the version that is next. The watch of another one is over: named
-// again, it is watched again.
+// warning returns the warning of the watch of the next version. The watch of another version is
+// over; if that version is named again, it is watched again.
 func (r *reconciler) warning(pool kamino.PoolID, next string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,20 +11,20 @@ import (
 	"kamino.dev/kamino/engine"
 )
 
-// run is a run of auto-update for one prototype, by this process. A copy of it is read.
+// run is a run of auto-update for one prototype, by this process. Readers get a copy.
 type run struct {
 	running  bool
 	id, step string
 	percent  int // -1: not known
 	began    time.Time
 	ended    time.Time
-	err      error // how the last one ended
-	failures int   // one after the other
+	err      error // error of the last run
+	failures int   // number of failures in a row
 	patched  time.Time
 }
 
-// failed says whether the last one ended by something that counts: that another process holds the
-// pool does not, nor that this one is told to end.
+// failed reports whether the last run ended with an error that counts. That another process holds
+// the pool, or that this process was told to end, does not.
 func (r *run) failed() bool {
 	if r == nil || r.err == nil {
 		return false
@@ -33,23 +33,23 @@ func (r *run) failed() bool {
 	return !errors.As(r.err, &held) && !errors.Is(r.err, context.Canceled)
 }
 
-// runs are those of this process, by the name of their prototypes.
+// runs are the runs of this process, by the name of their prototypes.
 type runs struct {
 	engine *engine.Engine
 	log    *slog.Logger
 	report func(kamino.Event)
 	turns  chan struct{}     // one for each donor that may be away
-	wake   func(name string) // "": all
+	wake   func(name string) // "": all prototypes
 	ended  func(name, pool string, results []engine.PoolResult, err error)
 
 	mu   sync.Mutex
 	of   map[string]*run
-	on   context.Context // of the process; nil before it leads
+	on   context.Context // context of the process; nil before it leads
 	busy sync.WaitGroup
 }
 
-// Start lets runs begin, and returns when all of them have ended after ctx has: each gives back its
-// donor then, as long as the process is let live.
+// Start allows runs to begin, and returns when all of them have ended after ctx has. Each run
+// restores its donor then, if the process is not killed.
 func (r *runs) Start(ctx context.Context) error {
 	r.mu.Lock()
 	r.on = ctx
@@ -60,7 +60,7 @@ func (r *runs) Start(ctx context.Context) error {
 	return nil
 }
 
-// get is what is known of the run of a prototype; nil for nothing.
+// get returns the run of a prototype; nil if there is none.
 func (r *runs) get(name string) *run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,11 +79,11 @@ func (r *runs) forget(name string) {
 	}
 }
 
-// free says whether a donor may be taken.
+// free reports whether a donor may be taken.
 func (r *runs) free() bool { return len(r.turns) < cap(r.turns) }
 
-// begin starts a run in the background, if a turn is free: one of auto-update, or one that only
-// gives back what others took.
+// begin starts a run in the background, if a turn is free: auto-update, or a run that only restores
+// what others took.
 func (r *runs) begin(name string, opts kamino.AutoOptions, back bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +140,7 @@ func (r *runs) drive(ctx context.Context, name string, one *run, opts kamino.Aut
 	r.wake(name)
 }
 
-// note keeps what the status tells of a run, and has it told.
+// note records the events of a run that the status shows, and wakes its prototype.
 func (r *runs) note(name string, one *run, ev kamino.Event) {
 	r.mu.Lock()
 	changed := one.step != ev.Step || one.percent != ev.Percent || one.id != ev.Run && ev.Run != ""
@@ -153,7 +153,7 @@ func (r *runs) note(name string, one *run, ev kamino.Event) {
 	}
 }
 
-// context is that of runs; nil before they may begin.
+// context returns the context of runs; nil before they may begin.
 func (r *runs) context() context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// authenticated lets those see the metrics whom the API server knows by their token and allows to
-// get the path. What controller-runtime has for it links the whole of k8s.io/apiserver.
+// authenticated lets clients read the metrics whose token the API server knows and allows to get
+// the path. controller-runtime's filter links the whole of k8s.io/apiserver.
 func authenticated(config *rest.Config, client *http.Client, now func() time.Time) (server.Filter, error) {
 	who, err := authentication.NewForConfigAndClient(config, client)
 	if err != nil {
@@ -52,14 +52,14 @@ func authenticated(config *rest.Config, client *http.Client, now func() time.Tim
 }
 
 const (
-	reviewsAtOnce  = 4                // that the API server is asked for
-	rememberDenied = 10 * time.Second // whom it did not know or allow
-	rememberKnown  = time.Minute      // whom it did
-	mostReviewed   = 1024             // of tokens that are remembered
+	reviewsAtOnce  = 4                // requests to the API server at the same time
+	rememberDenied = 10 * time.Second // how long a denial is cached
+	rememberKnown  = time.Minute      // how long a permission is cached
+	mostReviewed   = 1024             // number of cached tokens
 )
 
-// reviews asks the API server about tokens, and remembers its answers for a short time: whoever
-// reaches the address can send any number of tokens.
+// reviews asks the API server about tokens, and caches its answers for a short time, because
+// anybody who reaches the address can send any number of tokens.
 type reviews struct {
 	who   authentication.TokenReviewInterface
 	may   authorization.SubjectAccessReviewInterface
@@ -67,7 +67,7 @@ type reviews struct {
 	turns chan struct{}
 
 	mu    sync.Mutex
-	known map[[sha256.Size]byte]reviewed // by token and path
+	known map[[sha256.Size]byte]reviewed // by hash of token and path
 }
 
 type reviewed struct {
@@ -75,7 +75,8 @@ type reviewed struct {
 	until time.Time
 }
 
-// judge is the status of a request: 200, 401 or 403; 429 where too many others are asked about.
+// judge returns the status of a request: 200, 401 or 403; 429 if too many others are being
+// reviewed.
 func (r *reviews) judge(ctx context.Context, token, path string) (int, error) {
 	key := sha256.Sum256([]byte(token + "\x00" + path))
 	if code, ok := r.recall(key); ok {
@@ -117,7 +118,7 @@ func (r *reviews) remember(key [sha256.Size]byte, code int) {
 	}
 }
 
-// review asks the API server whose the token is, and whether he may get the path.
+// review asks the API server whose token it is, and whether that user may get the path.
 func review(ctx context.Context, who authentication.TokenReviewInterface, may authorization.SubjectAccessReviewInterface, token, path string) (int, error) {
 	answer, err := who.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {

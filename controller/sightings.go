@@ -13,9 +13,9 @@ import (
 	"kamino.dev/kamino/kube"
 )
 
-// sightings are since when this process has seen the leases of pools as they are. A process that
-// stands by makes them, too: once it leads, it need not first watch for a minute what it has seen
-// all the time (engine.Engine.Sighted).
+// sightings records since when this process has seen each pool's lease at its revision. A standby
+// process records it too, so that once it leads, it need not watch for another minute
+// (engine.Engine.Sighted).
 type sightings struct {
 	now    func() time.Time
 	leases cache.Cache
@@ -32,9 +32,9 @@ func newSightings(now func() time.Time, leases cache.Cache) *sightings {
 	return &sightings{now: now, leases: leases, of: map[kamino.PoolID]sighting{}}
 }
 
-// Start begins to watch. The manager waits for those informers that are asked for before it starts,
-// without an end where the right to list is missing, and turns round and round when it is told to
-// end then (controller-runtime v0.24.1, runnableGroup.Start): this one is asked for afterwards.
+// Start begins to watch. It requests its informer after the manager's start: the manager waits
+// without end for an informer requested earlier if the right to list is missing, and loops if it is
+// told to end then (controller-runtime v0.24.1, runnableGroup.Start).
 func (s *sightings) Start(ctx context.Context) error {
 	informer, err := s.leases.GetInformer(ctx, leaseMeta(), cache.BlockUntilSynced(false))
 	if err == nil {
@@ -47,7 +47,7 @@ func (s *sightings) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection implements the manager's LeaderElectionRunnable: whoever stands by watches.
+// NeedLeaderElection implements the manager's LeaderElectionRunnable: standby processes watch, too.
 func (s *sightings) NeedLeaderElection() bool { return false }
 
 // since implements engine.Engine.Sighted.
@@ -60,8 +60,8 @@ func (s *sightings) since(pool kamino.PoolID, revision string) time.Time {
 	return time.Time{}
 }
 
-// OnAdd, OnUpdate and OnDelete implement client-go's ResourceEventHandler. A list that is read
-// again shows what was there with the revision that it had.
+// OnAdd, OnUpdate and OnDelete implement client-go's ResourceEventHandler. A repeated list shows an
+// unchanged lease with its former revision.
 func (s *sightings) OnAdd(object any, _ bool) { s.saw(object) }
 
 // OnUpdate is as OnAdd.
@@ -69,7 +69,7 @@ func (s *sightings) OnUpdate(_, object any) { s.saw(object) }
 
 // OnDelete forgets a lease.
 func (s *sightings) OnDelete(object any) {
-	if m, ok := object.(*metav1.PartialObjectMetadata); ok { // else the next one has another revision
+	if m, ok := object.(*metav1.PartialObjectMetadata); ok { // otherwise a new lease has another revision
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.of, kube.PoolOfLease(m.Annotations))

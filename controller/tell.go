@@ -20,23 +20,23 @@ import (
 	"kamino.dev/kamino/notify"
 )
 
-// What is older is not told any more: of events the API server keeps an hour's, and nobody wants to
-// be woken for what was this morning.
+// Older happenings are not reported: the API server keeps events for an hour, and nobody wants to
+// be woken for something of this morning.
 const (
 	oldEvent = 50 * time.Minute
 	oldNews  = 6 * time.Hour
 )
 
-// teller tells of happenings: each as an event, whose name makes it the only one, and to the
-// services of --notify-file. What these got stands in an annotation of the prototype, so that the
-// next process does not tell it again.
+// teller reports happenings: each as an event, whose name makes it unique, and to the services of
+// --notify-file. What the services accepted is recorded in an annotation of the prototype, so that
+// the next process does not send it again.
 type teller struct {
 	log   *slog.Logger
-	patch func(ctx context.Context, name string, patch client.Patch) error // of prototypes
-	// record writes an event that may be there already.
+	patch func(ctx context.Context, name string, patch client.Patch) error // patches a prototype
+	// record writes an event that may exist already.
 	record func(ctx context.Context, about corev1.ObjectReference, key, reason, message string, at time.Time, warning bool) error
 	send   func(context.Context, notify.Happening) error // nil: there are no services
-	again  time.Duration                                 // after a service failed
+	again  time.Duration                                 // wait after a service failed
 	clock  kamino.Clock
 
 	mu   sync.Mutex
@@ -48,26 +48,27 @@ type told struct {
 	uid    types.UID
 	events map[string]bool
 	news   map[string]bool
-	wait   time.Time // no service is tried before
+	wait   time.Time // no service is tried before this time
 	busy   bool
 }
 
-// news are the happenings of a pass, and whether they are the whole. While a run of this process is
-// at work, how those before it ended is not told: it may be their next try. Of two prototypes of a
-// pool both tell only what is so now.
+// news returns the happenings of a pass, and whether they are complete. While a run of this process
+// is running, earlier failures are not reported, because the run may be the retry. If two
+// prototypes have one pool, only present states are reported.
 func news(w world) (all []notify.Happening, whole bool) {
 	all = notify.Of(w.view.Status, w.now, notify.AwayLimit)
 	switch own := w.own; {
 	case own != nil && own.running, w.trouble != nil && w.trouble.reason == v1alpha1.ReasonConflict:
 		return slices.DeleteFunc(all, func(h notify.Happening) bool { return !h.At.IsZero() }), false
 	case own.failed() && !slices.ContainsFunc(w.view.Status.Runs, func(p kamino.PastRun) bool { return own.id != "" && p.Run == own.id }):
-		all = append(all, notify.Failure(own.id, w.view.Status.Name, own.ended, own.err)) // before it came to a lease
+		all = append(all, notify.Failure(own.id, w.view.Status.Name, own.ended, own.err)) // it failed before it had a lease
 	}
 	return all, w.trouble == nil
 }
 
-// tell writes the events that are not there yet, and returns what services are to get, if they may
-// get anything now: deliver must follow then. What the whole does not hold is forgotten.
+// tell writes the missing events, and returns the happenings for the services, if they may be
+// notified now; the caller must then call deliver. If all is whole, happenings that are not in it
+// are forgotten.
 func (t *teller) tell(ctx context.Context, p *v1alpha1.NodePrototype, all []notify.Happening, whole bool, now time.Time, may bool) (out []notify.Happening) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,8 +109,8 @@ func (t *teller) tell(ctx context.Context, p *v1alpha1.NodePrototype, all []noti
 	return out
 }
 
-// deliver sends what tell returned, and notes on the prototype what was sent. What was not, a later
-// pass tries again.
+// deliver sends the happenings of tell, and records on the prototype what was sent. A later pass
+// tries the others again.
 func (t *teller) deliver(ctx context.Context, p *v1alpha1.NodePrototype, out []notify.Happening) {
 	sent := map[string]bool{}
 	for _, h := range out {
@@ -142,7 +143,7 @@ func (t *teller) deliver(ctx context.Context, p *v1alpha1.NodePrototype, out []n
 	}
 }
 
-// note writes the annotation. It is done at the end of the process, too.
+// note writes the annotation, also at the end of the process.
 func (t *teller) note(ctx context.Context, name, keys string) error {
 	ctx, cancel := t.clock.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	_ "time/tzdata" // images of this program have no time zones
+	_ "time/tzdata" // the image of this program has no time zones
 
 	"kamino.dev/kamino/api/v1alpha1"
 )
 
-// window is when runs may start; nil is always.
+// window is when runs may start; nil: always.
 type window struct {
-	days       []time.Weekday // none means all
+	days       []time.Weekday // nil: every day
 	start, end int            // minutes of the day
 	zone       *time.Location
 }
@@ -19,7 +19,8 @@ type window struct {
 var weekdays = map[v1alpha1.Day]time.Weekday{"Sun": time.Sunday, "Mon": time.Monday, "Tue": time.Tuesday, "Wed": time.Wednesday,
 	"Thu": time.Thursday, "Fri": time.Friday, "Sat": time.Saturday}
 
-// parseWindow reads what the API server has let pass; only the time zone can still be unknown.
+// parseWindow reads a window that the API server has validated; only the time zone can still be
+// unknown.
 func parseWindow(w *v1alpha1.Window) (*window, error) {
 	if w == nil {
 		return nil, nil
@@ -41,7 +42,7 @@ func parseWindow(w *v1alpha1.Window) (*window, error) {
 	return out, nil
 }
 
-// minuteOf is the minute of the day at a time of day.
+// minuteOf returns the minute of the day of a time of day.
 func minuteOf(text string) (int, error) {
 	at, err := time.Parse("15:04", text)
 	if err != nil {
@@ -50,15 +51,15 @@ func minuteOf(text string) (int, error) {
 	return at.Hour()*60 + at.Minute(), nil
 }
 
-// sight is how a window stands at a moment.
+// sight is the state of a window at a moment.
 type sight struct {
 	open bool
-	from time.Time // when it opened last, or opens next where it is not open; zero: always open
-	to   time.Time // when it closes then
+	from time.Time // when it opened last, or opens next if it is closed; zero: it is always open
+	to   time.Time // when it closes after that
 }
 
-// lookAhead is how many days hold the next opening of any window, also of one that the clocks skip
-// once.
+// lookAhead is how many days contain the next opening of any window, even if a change of the clocks
+// skips one.
 const lookAhead = 15
 
 func (w *window) at(now time.Time) sight {
@@ -67,7 +68,7 @@ func (w *window) at(now time.Time) sight {
 	}
 	today := now.In(w.zone)
 	for n := -1; n < lookAhead; n++ {
-		// Noon is shown once on each day.
+		// Every day has one noon.
 		day := time.Date(today.Year(), today.Month(), today.Day()+n, 12, 0, 0, 0, w.zone)
 		if len(w.days) > 0 && !slices.Contains(w.days, day.Weekday()) {
 			continue
@@ -83,7 +84,7 @@ func (w *window) at(now time.Time) sight {
 	return sight{}
 }
 
-// next is the first moment from at on at which the window is open; zero where that is not known.
+// next returns the first moment from at on at which the window is open; zero if not known.
 func (w *window) next(at time.Time) time.Time {
 	if s := w.at(at); !s.open {
 		return s.from
@@ -91,15 +92,15 @@ func (w *window) next(at time.Time) time.Time {
 	return at
 }
 
-// moment is the first at which the clocks show so many minutes of the day n days later, or would
-// have to: that of the change, where they skip it.
+// moment returns the first moment at which the clocks show a minute of the day, n days later. If
+// the clocks skip that minute, it is the moment of the change.
 func (w *window) moment(day time.Time, n, minutes int) time.Time {
 	y, m, d := day.Date()
 	at := time.Date(y, m, d+n, minutes/60, minutes%60, 0, 0, w.zone)
 	since, until := at.ZoneBounds()
 	shown, want := wall(at), time.Date(y, m, d+n, minutes/60, minutes%60, 0, 0, time.UTC)
 	switch {
-	case shown.After(want): // time.Date gives a moment on one of both sides of the change
+	case shown.After(want): // time.Date returns a moment on either side of the change
 		return since
 	case shown.Before(want):
 		return until
@@ -114,7 +115,7 @@ func (w *window) moment(day time.Time, n, minutes int) time.Time {
 	return at
 }
 
-// wall is what the clocks show, as if they stood in UTC.
+// wall returns the time that the clocks show, as UTC.
 func wall(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
 }

@@ -15,7 +15,7 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// autoUpdateCommand chooses the donors itself.
+// autoUpdateCommand is kamino auto-update, which chooses the donors itself.
 type autoUpdateCommand struct {
 	*app
 	sel      selectFlags
@@ -41,7 +41,7 @@ kamino plan prints.`,
 		Example: `  kamino auto-update --dry-run
   kamino auto-update --target-vmss k8s-pool1-12345678-vmss --minimum-ready-time 1h --maximum-image-age 30`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// The original took many values after one --target-vmss.
+			// The original script accepted several values after one --target-vmss.
 			if len(args) > 0 && len(c.sel.pools) == 0 {
 				return kamino.WithHint(fmt.Errorf("unexpected argument %q", args[0]), "name pools with --target-vmss")
 			}
@@ -63,14 +63,14 @@ kamino plan prints.`,
 	return cmd
 }
 
-// autoReport is what auto-update prints at its end.
+// autoReport is the output of auto-update.
 type autoReport struct {
 	OK     bool                   `json:"ok"`
 	Pools  []engine.PoolResult    `json:"pools"`
 	Status []poolstate.PoolStatus `json:"status"`
 }
 
-// Run does it.
+// Run runs the command.
 func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
@@ -182,7 +182,7 @@ func texts(verdicts []kamino.Verdict) string {
 	return strings.Join(words, "; ")
 }
 
-// outcome is the result of a pool in a few words.
+// outcome describes the result of a pool in a few words.
 func outcome(p engine.PoolResult) string {
 	switch {
 	case p.Error != "":

@@ -40,7 +40,7 @@ says so; other files are named together with the command that gives more.
 Times are net of parking: the time that a pre-provisioned VM waited for its owner
 is shown separately. docs/boot.md explains what is printed.`
 
-// bootCommand holds what the verbs share.
+// bootCommand holds what the subcommands of kamino boot share.
 type bootCommand struct {
 	io     ioStreams
 	format string
@@ -49,13 +49,13 @@ type bootCommand struct {
 	compat bool
 }
 
-// newBootCommand makes `kamino boot`. It needs neither cloud nor cluster.
+// newBootCommand makes kamino boot. It needs neither cloud nor cluster.
 func newBootCommand(std ioStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "boot", Short: "Show where the boot time of a node went", Long: bootLong,
-		// The root's options are for cloud and cluster; their absence is no reason not to read a
-		// file. It takes nothing that a signal would have to give back: the first ends it, also
-		// where it waits for a pipe.
+		// The root's options are for cloud and cluster, which reading a file does not need. The
+		// command takes nothing that has to be restored, so the first signal ends it, also while it
+		// waits for a pipe.
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			return nil
@@ -175,7 +175,7 @@ func (b *bootCommand) compatChain(c *boot.Capture) error {
 	return nil
 }
 
-// outputFlag adds -o, checked before anything is read; the first format is the default.
+// outputFlag adds -o, which is checked before anything is read. The first format is the default.
 func (b *bootCommand) outputFlag(cmd *cobra.Command, formats ...string) {
 	usage := strings.Join(formats[:len(formats)-1], ", ") + " or " + formats[len(formats)-1]
 	cmd.Flags().StringVarP(&b.format, "output", "o", formats[0], usage)
@@ -196,7 +196,7 @@ func (b *bootCommand) unitFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&b.unit, "unit", "", "unit that the chain leads to (default kubelet.service, else cloud-final.service, else default.target)")
 }
 
-// fuzzMicros takes Go's durations and, as systemd does, plain numbers as seconds.
+// fuzzMicros parses --fuzz: a duration of Go, or a plain number of seconds as in systemd.
 func (b *bootCommand) fuzzMicros() (boot.Micros, error) {
 	if b.fuzz == "" {
 		return 0, nil
@@ -233,7 +233,7 @@ func bootEncode(w io.Writer, format string, v any) error {
 	return err
 }
 
-// bootArgs is how many boots a command takes: from some number on, or that many.
+// bootArgs limits the number of arguments: at least, and at most.
 func bootArgs(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {

@@ -9,7 +9,7 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-// bootLive looks at this machine.
+// bootLive captures the boot of this machine.
 func bootLive(ctx context.Context) (*boot.Capture, error) {
 	c, err := capture.Live(ctx, capture.Options{})
 	if err != nil {

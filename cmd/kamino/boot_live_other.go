@@ -10,7 +10,7 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-// bootLive is for machines that do not boot with systemd.
+// bootLive returns an error on machines that do not boot with systemd.
 func bootLive(context.Context) (*boot.Capture, error) {
 	return nil, kamino.WithHint(errors.New("read the boot of this machine: only Linux has systemd"), "give a FILE")
 }

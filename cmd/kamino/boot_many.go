@@ -60,8 +60,7 @@ func bootWriteTo(out io.Writer, path string, write func(io.Writer) error) error 
 	return f.Close()
 }
 
-// bootOverBudget says that a boot took longer than --budget allows; the process exits with
-// exitRefused.
+// bootOverBudget: a boot took longer than --budget allows. The process exits with exitRefused.
 type bootOverBudget struct {
 	name, goal   string
 	took, budget boot.Micros
@@ -71,8 +70,8 @@ func (e *bootOverBudget) Error() string {
 	return fmt.Sprintf("%s: %s took %s net, %s over the budget of %s", e.name, e.goal, e.took, e.took-e.budget, e.budget)
 }
 
-// bootWithin holds a boot against a budget. One whose end, or beginning, is not in the record has not
-// kept it.
+// bootWithin compares a boot with a budget. A boot whose start or end is not recorded counts as
+// over the budget.
 func bootWithin(name string, a *boot.Analysis, limit boot.Micros) error {
 	const more = "give the output of (systemctl show; echo; systemctl show --all '*'), or the journal, of that boot"
 	name = kamino.Plain(name)
@@ -151,8 +150,8 @@ func bootPool(std ioStreams) *cobra.Command {
 	return cmd
 }
 
-// pool reads files on all processors and keeps no capture longer than its analysis takes. Files
-// that cannot be read are told on standard error; it fails if there are no others.
+// pool reads files on all processors and keeps no capture longer than its analysis takes. It
+// reports files that cannot be read on standard error, and fails if there are no others.
 func (b *bootCommand) pool(ctx context.Context, files []string) (*boot.PoolReport, error) {
 	analyses := make([]*boot.Summary, len(files))
 	errs := make([]error, len(files))

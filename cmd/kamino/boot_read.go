@@ -16,8 +16,7 @@ import (
 	"kamino.dev/kamino/boot/read"
 )
 
-// bootRead reads one boot from one or several files and folders. Two that are not of the same boot are
-// refused, by their names.
+// bootRead reads one boot from files and folders. Files of different boots are refused, by name.
 func bootRead(in io.Reader, args []string) (*boot.Capture, error) {
 	records := make([]*boot.Capture, len(args))
 	for i, arg := range args {
@@ -48,7 +47,7 @@ func bootReadOne(in io.Reader, arg string) (*boot.Capture, error) {
 	return c, nil
 }
 
-// bootUnread is the error for a file, or folder, whose name it says once.
+// bootUnread is the error for a file or folder, with its name once.
 func bootUnread(arg string, err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) && path.Path == arg {
@@ -112,20 +111,21 @@ func bootPoolFiles(args []string) ([]string, error) {
 	return out, nil
 }
 
-// bootIsReport tells whether a folder is one report, or has one in it. Of several each is a boot.
+// bootIsReport reports whether a folder is one report, or contains exactly one. Of several reports
+// each is a boot.
 func bootIsReport(dir string) bool {
 	inside := 0
 	for _, mark := range []string{"sos_commands", "var_log"} {
 		if _, err := os.Stat(filepath.Join(dir, mark)); err == nil {
 			return true
 		}
-		found, _ := filepath.Glob(filepath.Join(dir, "*", mark)) // a name that is no pattern finds nothing
+		found, _ := filepath.Glob(filepath.Join(dir, "*", mark)) // a name with special characters finds nothing
 		inside += len(found)
 	}
 	return inside == 1
 }
 
-// bootAnalyze reads one side of a comparison; a boot without a host name is called by its file.
+// bootAnalyze reads one side of a comparison. A boot without a host name gets the name of its file.
 func bootAnalyze(in io.Reader, arg, unit string) (*boot.Analysis, error) {
 	c, err := bootReadOne(in, arg)
 	if err != nil {

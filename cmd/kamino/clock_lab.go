@@ -14,9 +14,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// newClock is the clock behind the unix socket that KAMINO_LAB_CLOCK names: the
-// lab's, in which hours pass at once. Nothing else differs from the program that
-// users run, which is built without this file.
+// newClock returns the clock behind the unix socket in KAMINO_LAB_CLOCK: the lab's, in which hours
+// pass at once. Nothing else differs from the released program, which is built without this file.
 func newClock(env func(string) string) kamino.Clock {
 	path := env("KAMINO_LAB_CLOCK")
 	if path == "" {
@@ -30,7 +29,7 @@ func newClock(env func(string) string) kamino.Clock {
 
 type labClock struct{ client *http.Client }
 
-// Now asks for the time. Without the lab there is no time, and so no program.
+// Now asks the lab for the time, and ends the program if the lab does not answer.
 func (c labClock) Now() time.Time {
 	text, err := c.ask(context.Background(), "/now")
 	if err == nil {
@@ -44,7 +43,7 @@ func (c labClock) Now() time.Time {
 	return time.Time{}
 }
 
-// Sleep returns when the lab says so.
+// Sleep returns when the lab ends it.
 func (c labClock) Sleep(ctx context.Context, d time.Duration) error {
 	if _, err := c.ask(ctx, "/sleep?for="+d.String()); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("sleep by the lab's clock: %w", err)
@@ -52,8 +51,7 @@ func (c labClock) Sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// WithTimeout never runs out: the lab's time stands still while the program does anything but
-// sleep.
+// WithTimeout never expires: the lab's time stands still while the program does anything but sleep.
 func (c labClock) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }

@@ -12,7 +12,7 @@ import (
 	"kamino.dev/kamino/kube"
 )
 
-// newCluster joins the cluster of the kubeconfig, or the one this pod runs in.
+// newCluster connects to the cluster of the kubeconfig, or to the one that this pod runs in.
 func newCluster(_ context.Context, a *app) (kamino.Cluster, error) {
 	config, err := restConfig(a)
 	if err != nil {
@@ -26,13 +26,13 @@ func newCluster(_ context.Context, a *app) (kamino.Cluster, error) {
 	return c, nil
 }
 
-// restConfig is how to reach that cluster.
+// restConfig returns the client configuration of the cluster.
 func restConfig(a *app) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = a.global.kubeconfig
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.global.kubeContext})
 	if raw, err := loader.RawConfig(); err == nil && len(raw.Clusters) == 0 && a.env("KUBERNETES_SERVICE_HOST") == "" {
-		// The library would go on with localhost:8080.
+		// The library would use localhost:8080.
 		if file := a.env("KUBECONFIG"); file != "" && a.global.kubeconfig == "" {
 			return nil, kamino.WithHint(fmt.Errorf("read kubeconfig: $KUBECONFIG is %q, which does not exist or names no cluster", file), "name another one with --kubeconfig or $KUBECONFIG")
 		}

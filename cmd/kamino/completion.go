@@ -14,11 +14,11 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// completionTime bounds what a Tab asks the cluster and the cloud: a shell waits for it.
+// completionTime limits what a Tab asks the cluster and the cloud, because the shell waits for it.
 const completionTime = 3 * time.Second
 
-// refuseUnknownShells makes cobra's command refuse what it would print help for, with exit code 0:
-// a script that reads its output would take that for the completion.
+// refuseUnknownShells makes the completion command of cobra fail for an unknown shell. Cobra would
+// print its help with exit code 0, which a script would take for the completion.
 func refuseUnknownShells(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
@@ -33,8 +33,8 @@ func refuseUnknownShells(root *cobra.Command) {
 	}
 }
 
-// completes lets the shell offer what list finds for a flag. What cannot be found in time, or at
-// all, is not offered; nothing is told, as a prompt is no place for errors.
+// completes adds shell completion of a flag by the results of list. What is not found in time is
+// not offered, and no error is printed.
 func (a *app) completes(cmd *cobra.Command, flag string, list func(context.Context, *engine.Engine) []string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := a.clock.WithTimeout(cmd.Context(), completionTime)
@@ -57,7 +57,7 @@ func (a *app) completes(cmd *cobra.Command, flag string, list func(context.Conte
 	})
 }
 
-// poolWords are the names of the pools that nodes belong to.
+// poolWords returns the names of the pools of the cluster's nodes.
 func poolWords(ctx context.Context, e *engine.Engine) []string {
 	nodes, err := e.Cluster.Nodes(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func poolWords(ctx context.Context, e *engine.Engine) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// nodeWords are the nodes that belong to pools.
+// nodeWords returns the nodes that belong to pools.
 func nodeWords(ctx context.Context, e *engine.Engine) []string {
 	nodes, err := e.Cluster.Nodes(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func nodeWords(ctx context.Context, e *engine.Engine) []string {
 	return names
 }
 
-// versionWords are what the pool that was typed already can be rolled back to.
+// versionWords returns the targets of a rollback of the pool that was typed already.
 func versionWords(pool *string) func(context.Context, *engine.Engine) []string {
 	return func(ctx context.Context, e *engine.Engine) []string {
 		words := []string{poolstate.ToOriginal}

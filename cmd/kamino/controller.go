@@ -15,7 +15,7 @@ import (
 	"kamino.dev/kamino/kube"
 )
 
-// controllerCommand keeps the pools of NodePrototypes.
+// controllerCommand is kamino controller, which keeps the pools of NodePrototypes up to date.
 type controllerCommand struct {
 	*app
 	sel                             selectFlags
@@ -62,7 +62,7 @@ away then is given back by the next process.`,
 	return cmd
 }
 
-// Run does it.
+// Run runs the command.
 func (c *controllerCommand) Run(ctx context.Context) error {
 	switch {
 	case c.maxDonors < 1:
@@ -92,7 +92,7 @@ func (c *controllerCommand) Run(ctx context.Context) error {
 	}
 	requests := metrics.NewRequests()
 	c.global.heard = requests.Heard
-	engine, err := c.engine(kube.NodesBare(ctx)) // it asks nodes for their cloud
+	engine, err := c.engine(kube.NodesBare(ctx)) // it reads the nodes to find their cloud
 	if err != nil {
 		return err
 	}

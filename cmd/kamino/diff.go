@@ -8,7 +8,7 @@ import (
 	"kamino.dev/kamino/engine"
 )
 
-// printDiff writes what changes in a model, and what a person has to put aside before.
+// printDiff prints the changes of a model, and what a person has to save before.
 func printDiff(w io.Writer, diff []kamino.FieldChange) {
 	if len(diff) == 0 {
 		fmt.Fprintln(w, "Model:\tunchanged")

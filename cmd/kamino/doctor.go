@@ -15,7 +15,7 @@ import (
 	"kamino.dev/kamino/kube"
 )
 
-// doctorCommand tells whether a run would get as far as its first change.
+// doctorCommand is kamino doctor, which checks whether a run would get as far as its first change.
 type doctorCommand struct {
 	*app
 	sel   selectFlags
@@ -46,7 +46,7 @@ when a check failed; warnings do not count.`,
 	return cmd
 }
 
-// Run does it.
+// Run runs the command.
 func (c *doctorCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
@@ -82,8 +82,8 @@ func (c *doctorCommand) Run(ctx context.Context) error {
 	return nil
 }
 
-// image finds the image of the seal pod as an update does. Without one the seal pod is
-// not rehearsed.
+// image finds the image of the seal pod as an update does. Without an image the seal pod is not
+// rehearsed.
 func (c *doctorCommand) image(ctx context.Context) engine.Check {
 	if err := c.needImage(ctx, false); err != nil {
 		c.global.SealImage = ""
@@ -96,8 +96,8 @@ func (c *doctorCommand) image(ctx context.Context) engine.Check {
 	return engine.Check{Name: "image", State: engine.CheckPassed, Found: c.global.SealImage}
 }
 
-// allowed warns of an image that the cluster lets seal no disk: without a candidate nothing else
-// tries it. Whoever may not read the list is not told.
+// allowed warns of an image that the cluster does not allow to seal disks, which nothing else tries
+// if there is no candidate. Without the right to read the list it prints nothing.
 func (c *doctorCommand) allowed(ctx context.Context, cluster kamino.Cluster, check *engine.Check) {
 	p, ok := cluster.(interface {
 		SealImages(ctx context.Context) (images []string, release string, err error)

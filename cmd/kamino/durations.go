@@ -11,8 +11,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// durationValue is a flag that takes what the original took, a number with one
-// of the suffixes s, m, h, d, where none means seconds, and Go's 1h30m.
+// durationValue is a flag for a duration as the original script accepted it, a number with one of
+// the suffixes s, m, h, d (none means seconds), and as Go writes it, 1h30m.
 type durationValue struct{ d time.Duration }
 
 var plainDuration = regexp.MustCompile(`^([0-9]+)([a-zA-Z]*)$`)
@@ -53,7 +53,7 @@ func (v *durationValue) String() string {
 // Type implements pflag.Value.
 func (v *durationValue) Type() string { return "duration" }
 
-// graceValue is a duration where -1, as for kubectl drain, means the pod's own.
+// graceValue is a duration where -1 means the pod's own period, as for kubectl drain.
 type graceValue struct{ durationValue }
 
 // Set implements pflag.Value.
@@ -65,7 +65,7 @@ func (v *graceValue) Set(s string) error {
 	return v.durationValue.Set(s)
 }
 
-// budgetValue is a duration, or a factor of one that a run knows, as 2x.
+// budgetValue is a duration, or a multiple of the usual boot, such as 2x.
 type budgetValue struct {
 	durationValue
 	times float64

@@ -9,14 +9,15 @@ import (
 	"kamino.dev/kamino"
 )
 
-// ender is a cluster that can end what of a release works on pools.
+// ender is a cluster that can end the jobs and the controller of a Helm release.
 type ender interface {
 	EndJobs(ctx context.Context, namespace, release string) (left int, err error)
 	EndController(ctx context.Context, namespace, release string) (left int, err error)
 }
 
 // endWork ends the jobs or the controller of a release in this pod's namespace and waits until they
-// are gone. How long they may take to give back is said by their pods, so nothing limits it here.
+// are gone. Their pods define how long they may take to restore their donors, so there is no limit
+// here.
 func (c *restoreCommand) endWork(ctx context.Context, cluster kamino.Cluster) error {
 	e, ok := cluster.(ender)
 	what, release, end := "jobs", c.release, ender.EndJobs

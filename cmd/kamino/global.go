@@ -14,10 +14,10 @@ import (
 	"kamino.dev/kamino/azure"
 )
 
-// globalOptions are the options of all commands, and those of several commands
-// that the ports are made of.
+// globalOptions are the options of all commands, and the options of several commands that define
+// the provider and the cluster.
 type globalOptions struct {
-	Provider      string // "": the one that the nodes are on
+	Provider      string // "": the cloud of the nodes
 	Region        string // of AWS
 	ClusterName   string
 	InCluster     bool
@@ -28,9 +28,9 @@ type globalOptions struct {
 	KeepExtension []string // publisher/type
 
 	SealImage string
-	// PullSecret is for the seal pod's image.
+	// PullSecret is the pull secret of the seal pod's image.
 	PullSecret string
-	Self       string // node this process runs on
+	Self       string // node that this process runs on
 	Version    string
 
 	kubeconfig    string
@@ -41,7 +41,7 @@ type globalOptions struct {
 	logFormat     string
 	given         []string // names of the flags that were given
 	clock         kamino.Clock
-	heard         func(call, code string) // of requests to the cloud; or nil
+	heard         func(call, code string) // called for each request to the cloud; or nil
 
 	Log *slog.Logger
 }
@@ -78,8 +78,7 @@ func (a *app) addGallery(f *pflag.FlagSet) {
 	f.StringVar(&a.global.Gallery, "gallery", "", "gallery of the image versions (default SIG_<resource group>)")
 }
 
-// complete fills in the environment and checks what can be checked without a
-// call.
+// complete fills in values from the environment and checks what needs no call.
 func (g *globalOptions) complete(a *app) error {
 	g.Self = a.env("NODE_ID")
 	g.Version, g.clock = buildVersion(), a.clock

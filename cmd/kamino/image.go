@@ -12,13 +12,13 @@ import (
 	"kamino.dev/kamino/kube"
 )
 
-// builtinImage is the image of the seal pod, NAME@sha256:DIGEST. A release builds
-// it in (-ldflags "-X main.builtinImage=…").
+// builtinImage is the image of the seal pod, NAME@sha256:DIGEST. A release sets it (-ldflags "-X
+// main.builtinImage=…").
 var builtinImage string
 
-// pinnedImage is an image by digest
+// pinnedImage matches an image by digest
 // (https://github.com/opencontainers/image-spec/blob/main/descriptor.md#digests). The seal pod is
-// root on the donor: what it runs must not depend on who may move a tag.
+// root on the donor, so its program must not depend on who may move a tag.
 var pinnedImage = regexp.MustCompile(`^[^@\s]+@sha256:[0-9a-f]{64}$`)
 
 func checkPinned(image string) error {
@@ -29,9 +29,9 @@ func checkPinned(image string) error {
 		"use --image NAME@sha256:DIGEST; the push of an image prints its digest, and so does: docker buildx imagetools inspect %s", image)
 }
 
-// needImage makes sure, before anything is touched, that a donor can be sealed:
-// with --image or $POD_IMAGE, else the image that a release built in, else, in a
-// pod, the one which that pod runs, else the only one that the cluster admits.
+// needImage makes sure, before anything is touched, that a donor can be sealed. It uses --image or
+// $POD_IMAGE, else the image that a release built in, else the image of this pod, else the only
+// image that the cluster admits.
 func (a *app) needImage(ctx context.Context, dryRun bool) error {
 	g := &a.global
 	g.SealImage = cmp.Or(g.SealImage, a.env("POD_IMAGE"), builtinImage)
@@ -47,7 +47,7 @@ func (a *app) needImage(ctx context.Context, dryRun bool) error {
 	case g.SealImage != "":
 		return checkPinned(g.SealImage)
 	case dryRun:
-		return nil // the plan refuses it
+		return nil // the plan has the refusal
 	}
 	return kube.ErrNoSealImage
 }
@@ -57,7 +57,7 @@ type runningImage interface {
 	RunningImage(ctx context.Context, namespace, pod string) (string, error)
 }
 
-// ownImage takes the image that this very pod runs.
+// ownImage uses the image that this pod runs.
 func (a *app) ownImage(ctx context.Context) error {
 	c, err := a.cluster(ctx, a)
 	if err != nil {
@@ -72,8 +72,8 @@ func (a *app) ownImage(ctx context.Context) error {
 	return nil
 }
 
-// listedImage takes the image that may seal disks, where the cluster lists exactly one. A list that
-// cannot be read names none.
+// listedImage uses the image that may seal disks, if the cluster lists exactly one. A list that
+// cannot be read counts as empty.
 func (a *app) listedImage(ctx context.Context) {
 	c, err := a.cluster(ctx, a)
 	if err != nil {
@@ -88,8 +88,8 @@ func (a *app) listedImage(ctx context.Context) {
 	}
 }
 
-// refuse ends a command whose run cannot be tried. As every such run it first gives back what an
-// earlier one left, where it can; one that lives is left alone.
+// refuse ends a command whose run cannot begin. As every such run, it first restores what an
+// earlier run left, if it can; a live run is left alone.
 func (a *app) refuse(ctx context.Context, cause error, dryRun bool, giveBack func(*engine.Engine) error) error {
 	if dryRun {
 		return cause

@@ -18,7 +18,7 @@ import (
 	"kamino.dev/kamino/kube"
 )
 
-// initCommand prepares a cluster.
+// initCommand is kamino init, which prepares a cluster.
 type initCommand struct {
 	*app
 	out    outputFlag
@@ -59,7 +59,7 @@ images that are named, and the cluster is not contacted.`,
 
 var digest = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9.:/_]*@sha256:[0-9a-f]{64}$`)
 
-// Run does it.
+// Run runs the command.
 func (c *initCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (c *initCommand) Run(ctx context.Context) error {
 	return err
 }
 
-// wanted are the images that may seal disks afterwards.
+// wanted returns the images that may seal disks afterwards.
 func (c *initCommand) wanted(before []string) []string {
 	var all []string
 	if !c.forget {
@@ -123,8 +123,8 @@ func (c *initCommand) wanted(before []string) []string {
 	return all
 }
 
-// printManifests prints what would be applied to a cluster that has nothing of it: in YAML as
-// documents, in JSON as a List, both as "kubectl apply -f -" takes them.
+// printManifests prints what would be applied to an unprepared cluster: in YAML as documents, in
+// JSON as a List, both for "kubectl apply -f -".
 func (c *initCommand) printManifests() error {
 	manifests, err := charts.Base(c.images)
 	if err != nil {
@@ -161,7 +161,7 @@ func (c *initCommand) apply(ctx context.Context, p preparer, manifests []string)
 	return applied, nil
 }
 
-// printImages tells which images may seal disks, before and afterwards.
+// printImages prints which images may seal disks, before and afterwards.
 func printImages(w io.Writer, before, after []string) {
 	fmt.Fprintln(w, "\nMAY SEAL DISKS\tIMAGE")
 	for _, image := range after {

@@ -11,16 +11,15 @@ import (
 // gap is the space between two columns.
 const gap = 3
 
-// layOut aligns cells that tabs separate. Lines with two tabs and more are rows of a table; where
-// one would be wider than the terminal, cells of several words go on below. 0 columns means that
-// nobody counts them.
+// layOut aligns cells that tabs separate. Lines with at least two tabs are rows of a table. If a
+// row would be wider than the terminal, cells of several words are wrapped. 0 columns: no limit.
 func layOut(text string, columns int) (string, error) {
 	var laidOut bytes.Buffer
 	if columns > 0 {
 		text = wrapTables(text, columns)
 	}
 	tabs := tabwriter.NewWriter(&laidOut, 6, 4, gap, ' ', 0)
-	_, _ = tabs.Write([]byte(text)) // a buffer takes everything
+	_, _ = tabs.Write([]byte(text)) // a buffer accepts everything
 	if err := tabs.Flush(); err != nil {
 		return "", fmt.Errorf("lay out table: %w", err)
 	}
@@ -35,7 +34,7 @@ func layOut(text string, columns int) (string, error) {
 
 func isRow(line string) bool { return strings.Count(line, "\t") > 1 }
 
-// wrapTables breaks the cells of each table that is too wide.
+// wrapTables wraps the cells of each table that is too wide.
 func wrapTables(text string, columns int) string {
 	var out strings.Builder
 	var table [][]string
@@ -57,7 +56,7 @@ func wrapTables(text string, columns int) string {
 	return out.String()
 }
 
-// wrapTable makes the widest columns with several words narrower until all fit.
+// wrapTable makes the widest columns of several words narrower until all fit.
 func wrapTable(rows [][]string, columns int) [][]string {
 	const least = 16
 	var widths []int
@@ -119,7 +118,7 @@ func wrapRow(row []string, widths []int, words []bool) [][]string {
 	return out
 }
 
-// wrap breaks a text between words, and a word only where it is longer than a line.
+// wrap breaks a text between words, and a word only if it is longer than a line.
 func wrap(text string, width int) []string {
 	lines := []string{""}
 	for word := range strings.FieldsSeq(text) {

@@ -8,7 +8,7 @@ import (
 	"kamino.dev/kamino"
 )
 
-// leftovers is what the runs of this process hold, as the engine says.
+// leftovers is what the runs of this process hold, as the engine reports it.
 type leftovers struct {
 	mu   sync.Mutex
 	runs map[kamino.PoolID][]string
@@ -23,7 +23,7 @@ func (l *leftovers) hold(pool kamino.PoolID, what []string) {
 	l.runs[pool] = what
 }
 
-// lines says what each run holds.
+// lines returns what each run holds.
 func (l *leftovers) lines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"kamino.dev/kamino"
 )
 
-// levelCritical is for what needs a person at once.
+// levelCritical is for events that need a person at once.
 const levelCritical = slog.LevelError + 4
 
-// The original's names of levels.
+// The names of levels of the original script.
 var levels = []struct {
 	name  string
 	level slog.Level
@@ -63,8 +63,7 @@ func newLogger(w io.Writer, level slog.Level, g *globalOptions) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, how))
 }
 
-// prefixWriter puts the prefix before each record; a slog handler writes one
-// record a call.
+// prefixWriter writes a prefix before each record; a slog handler writes one record in each call.
 type prefixWriter struct {
 	w      io.Writer
 	prefix []byte
@@ -83,14 +82,14 @@ type eventLog struct {
 	last map[string]saying // by pool
 }
 
-// saying is what was last said of a pool, and when.
+// saying is the last message about a pool, with its time.
 type saying struct {
 	what string
 	at   time.Time
 }
 
-// stillWaiting is how often a wait that goes on is told: a log that is silent for longer looks like
-// one of a process that hangs.
+// stillWaiting is the interval at which a continuing wait is logged, because a silent log looks
+// like that of a process that hangs.
 const stillWaiting = 30 * time.Second
 
 func newEventLog(ctx context.Context, log *slog.Logger) *eventLog {
@@ -123,7 +122,7 @@ func (l *eventLog) event(ev kamino.Event) {
 	l.write(l.level(ev), cmp.Or(told(ev), string(ev.Kind)), attrs...)
 }
 
-// told is an event's message as people read it: that of a wait only says for what.
+// told returns an event's message for people; that of a wait is only its reason.
 func told(ev kamino.Event) string {
 	if ev.Kind == kamino.EventWaiting {
 		return "waiting for " + ev.Message
@@ -131,8 +130,8 @@ func told(ev kamino.Event) string {
 	return ev.Message
 }
 
-// level is DEBUG for what was said within the last half minute, and for progress of less than ten
-// percent.
+// level is DEBUG for a message that was logged within the last half minute, and for progress of
+// less than ten percent.
 func (l *eventLog) level(ev kamino.Event) slog.Level {
 	said := strings.Join([]string{string(ev.Kind), ev.Step, ev.Message, fmt.Sprint((ev.Percent + 10) / 10)}, "\x00")
 	l.mu.Lock()

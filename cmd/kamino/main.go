@@ -24,8 +24,8 @@ import (
 func main() {
 	bringRoots(os.Getenv)
 	if os.Getenv("GOGC") == "" {
-		// Lists of thousands of nodes and instances are read once and thrown
-		// away: collecting early costs little and keeps the peak low.
+		// Lists of thousands of nodes and instances are read once and dropped. Collecting early
+		// costs little and keeps the peak low.
 		debug.SetGCPercent(50)
 	}
 	streams := ioStreams{In: os.Stdin, Out: wanted{os.Stdout}, Err: os.Stderr}

@@ -14,7 +14,7 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// notifyFlag says who is told of what a command did.
+// notifyFlag is --notify-file: the services that are notified of what a command did.
 type notifyFlag struct {
 	file string
 	to   *notify.Notifier
@@ -24,7 +24,7 @@ func (n *notifyFlag) add(f *pflag.FlagSet) {
 	f.StringVar(&n.file, "notify-file", "", "`file` with shoutrrr URLs, one a line: these services are notified of promotions, failures, withdrawals and donors that are not back; "+strings.Join(append([]string{"generic"}, notify.Services()...), ", "))
 }
 
-// open reads the file, so that a mistake in it is known before anything is done.
+// open reads the file, so that an error in it shows before anything is done.
 func (n *notifyFlag) open(clock kamino.Clock) (err error) {
 	if n.file != "" {
 		n.to, err = notify.Open(n.file, clock)
@@ -32,11 +32,11 @@ func (n *notifyFlag) open(clock kamino.Clock) (err error) {
 	return err
 }
 
-// tellTime is for telling all services at the end of a command.
+// tellTime limits the notification of all services at the end of a command.
 const tellTime = 20 * time.Second
 
-// tell tells of what happened to pools since, as their ledgers say, also when the command was told
-// to end. What of a failure no ledger tells is told by the error.
+// tell notifies services of what happened to pools since a time, according to their ledgers, also
+// if the command was told to end. A failure that no ledger has is sent with the error.
 func (n *notifyFlag) tell(ctx context.Context, a *app, e *engine.Engine, pools []string, since time.Time, failed error) {
 	if n.to == nil {
 		return
@@ -71,8 +71,8 @@ func (n *notifyFlag) tell(ctx context.Context, a *app, e *engine.Engine, pools [
 	}
 }
 
-// happened are the happenings since a command began. A donor that its process or an ended one left
-// away is told of at once: nobody may come soon.
+// happened returns the happenings since a command began. A donor that this process or an ended one
+// left away is reported at once, because the next run may be late.
 func happened(s poolstate.PoolStatus, process string, now, since time.Time) (out []notify.Happening) {
 	limit := notify.AwayLimit
 	if u := s.Unfinished; u != nil && (u.Process == process || !u.Alive) {

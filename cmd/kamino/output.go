@@ -15,7 +15,7 @@ import (
 	"kamino.dev/kamino"
 )
 
-// outputFlag is -o.
+// outputFlag is the option -o.
 type outputFlag struct {
 	format string
 	more   []string // formats of this command alone
@@ -47,8 +47,8 @@ func (o *outputFlag) check() error {
 
 func (o *outputFlag) wide() bool { return o.format == "wide" }
 
-// print writes v as JSON or YAML, or lets table write it for people: on a terminal, but for wide,
-// with rows that fit.
+// print writes v as JSON or YAML, or calls table to write it for people. On a terminal rows are
+// wrapped to fit, except with -o wide.
 func (o *outputFlag) print(a *app, v any, table func(io.Writer)) error {
 	columns := 0
 	if !o.wide() {
@@ -71,7 +71,7 @@ func (o *outputFlag) write(w io.Writer, columns int, v any, table func(io.Writer
 	return err
 }
 
-// columns is the width of a terminal, 0 for anything else.
+// columns returns the width of a terminal; 0 for any other writer.
 func (a *app) columns(w io.Writer) int {
 	if !a.terminal(w) {
 		return 0
@@ -84,7 +84,7 @@ func (a *app) columns(w io.Writer) int {
 	return 80
 }
 
-// encode writes v where the format is JSON or YAML.
+// encode writes v if the format is JSON or YAML.
 func encode(w io.Writer, format string, v any) (done bool, err error) {
 	switch format {
 	case "json":
@@ -103,8 +103,8 @@ func encode(w io.Writer, format string, v any) (done bool, err error) {
 	return false, nil
 }
 
-// unreadPools is the end of a command whose table has told beside each pool why it could not be
-// read: the hints are left to tell.
+// unreadPools is the error of a command whose table shows why each pool could not be read. Only its
+// hints are printed.
 type unreadPools struct {
 	error
 	unread, of int
@@ -115,8 +115,8 @@ func (e *unreadPools) Error() string {
 }
 func (e *unreadPools) Unwrap() error { return e.error }
 
-// unread keeps people from reading in the last line what the table says; programs may read that
-// line alone.
+// unread replaces an error that the table already shows, for people. Programs get the error,
+// because they may read only the last line.
 func (o *outputFlag) unread(err error, unread, of int) error {
 	if err == nil || unread == 0 || o.format == "json" || o.format == "yaml" {
 		return err

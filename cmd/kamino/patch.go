@@ -26,7 +26,7 @@ type patchFlags struct {
 	nodes, retries  int
 }
 
-// addPolicy adds what a night over all pools has to say of patches: with the prefix "patch-".
+// addPolicy adds the options of patches that auto-update has too, with the prefix "patch-".
 func (p *patchFlags) addPolicy(f *pflag.FlagSet, prefix string) {
 	d := kamino.PatchDefaults()
 	p.retries, p.order.RoomMiB = d.Retries, defaultRoom
@@ -38,7 +38,7 @@ func (p *patchFlags) addPolicy(f *pflag.FlagSet, prefix string) {
 	f.StringVar(&p.reboot, prefix+"reboot", string(d.Order.Reboot), "whether to restart the node: auto (if an upgraded package requires it), always or never")
 }
 
-// add adds all of them.
+// add adds all options of a patch.
 func (p *patchFlags) add(f *pflag.FlagSet) {
 	p.addPolicy(f, "")
 	f.IntVar(&p.retries, "retries", p.retries, "how many further candidates to try if one cannot be patched or is not healthy afterwards")
@@ -53,7 +53,7 @@ func (p *patchFlags) add(f *pflag.FlagSet) {
 // defaultRoom is the free space in MiB that an upgrade needs.
 const defaultRoom = 1024
 
-// options are those of a patch with the options of its runs.
+// options returns the options of a patch, with the options of its runs.
 func (p *patchFlags) options(run kamino.Options) kamino.PatchOptions {
 	o := kamino.PatchDefaults()
 	order := p.order
@@ -85,7 +85,7 @@ func (p *patchFlags) check() error {
 	return nil
 }
 
-// patchCommand patches nodes that then may be donors.
+// patchCommand is kamino patch.
 type patchCommand struct {
 	*app
 	flags        patchFlags
@@ -135,7 +135,7 @@ its disk the pool's image, and autoscaling replaces the other nodes over time.`,
 	return cmd
 }
 
-// Run does it.
+// Run runs the command.
 func (c *patchCommand) Run(ctx context.Context) error {
 	if err := errors.Join(c.out.check(), c.flags.check()); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (c *patchCommand) Run(ctx context.Context) error {
 		return err
 	}
 	for _, n := range result.Nodes {
-		if err == nil && n.Error != "" { // others were patched in its place, and no error tells what to do
+		if err == nil && n.Error != "" { // another node was patched in its place, so no error has the hints
 			c.global.Log.Warn("a node was not patched", "node", n.Node, "error", n.Error, "hint", strings.Join(n.Hints, "; "))
 		}
 	}
@@ -193,7 +193,7 @@ func printPatchPlan(w io.Writer, p engine.PatchResult) {
 	printCandidates(w, p.Candidates)
 }
 
-// signed is when a node was patched, as other times are told: values of labels have no colons.
+// signed returns when a node was patched, formatted as other times; a label's value has no colons.
 func signed(n engine.PatchedNode) string {
 	at, err := time.Parse(kamino.PatchedFormat, n.Signed)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// planCommand tells what auto-update would do.
+// planCommand is kamino plan, which shows what auto-update would do.
 type planCommand struct {
 	*app
 	sel      selectFlags
@@ -47,7 +47,7 @@ versions that would be pruned. Nothing is changed.`,
 	return cmd
 }
 
-// Run does it.
+// Run runs the command.
 func (c *planCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (c *planCommand) Run(ctx context.Context) error {
 	return c.plan(ctx, engine, opts, c.out, c.detailed)
 }
 
-// plan prints the plan of all pools; the dry-run of auto-update is the same.
+// plan prints the plan of all pools, also for the dry run of auto-update.
 func (a *app) plan(ctx context.Context, e *engine.Engine, opts kamino.AutoOptions, out outputFlag, detailed bool) error {
 	plans, err := e.PlanPools(ctx, opts)
 	if plans == nil && err != nil {
@@ -101,7 +101,7 @@ func printPools(w io.Writer, plans []poolstate.PoolPlan) {
 		fmt.Fprintln(w, "No node of this cluster belongs to a pool.")
 		return
 	}
-	if paused := plans[0].Paused; paused != nil { // all are
+	if paused := plans[0].Paused; paused != nil { // the pause is the same for all pools
 		fmt.Fprintf(w, "Paused:\t%s; no run begins before kamino resume\n\n", paused)
 	}
 	for i, p := range plans {
@@ -112,7 +112,7 @@ func printPools(w io.Writer, plans []poolstate.PoolPlan) {
 	}
 }
 
-// actions says in words what auto-update would do.
+// actions describes the actions of auto-update.
 var actions = map[poolstate.Action]string{
 	poolstate.DoNothing: "nothing",
 	poolstate.DoUpdate:  "make a new prototype of %s",
@@ -152,7 +152,7 @@ func printPool(w io.Writer, p poolstate.PoolPlan) {
 	}
 	for _, v := range p.Held {
 		if v.Code == kamino.CodePaused {
-			v.Text = "the cluster is paused" // why is told once, above all pools
+			v.Text = "the cluster is paused" // the reason is printed once, above all pools
 		}
 		fmt.Fprintf(w, "Held:\t%s\n", v.Text)
 		if v.Code == "too-few-candidates" && lackPatchOnly(p.Candidates) {
@@ -172,7 +172,8 @@ func printPool(w io.Writer, p poolstate.PoolPlan) {
 	}
 }
 
-// lackPatchOnly says whether a node would be a candidate if anything said when it was patched.
+// lackPatchOnly reports whether a node would be a candidate if anything recorded when it was
+// patched.
 func lackPatchOnly(candidates []kamino.Candidate) bool {
 	return slices.ContainsFunc(candidates, func(c kamino.Candidate) bool { return len(c.Reasons) == 1 && c.Reasons[0].Code == "no-patch" })
 }

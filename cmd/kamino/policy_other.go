@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// checkPolicy makes sure of the kind of document; the agent, which is for Linux
-// only, reads the rest before it stops anything. It knows of no entry whether it was reviewed.
+// checkPolicy checks only the kind of the document. The agent, which is for Linux only, reads the
+// rest before it stops anything. It cannot count unreviewed entries.
 func checkPolicy(data []byte) (unreviewed int, err error) {
 	var doc struct{ APIVersion, Kind string }
 	if err := yaml.Unmarshal(data, &doc); err != nil {

@@ -16,8 +16,8 @@ import (
 	"kamino.dev/kamino/engine"
 )
 
-// follow makes the engine report to the terminal, or to the log where there is
-// none. The function it returns ends the output.
+// follow makes the engine report to the terminal, or to the log if there is none. The returned
+// function ends the output.
 func (a *app) follow(ctx context.Context, e *engine.Engine) func() {
 	if f, ok := a.Err.(*os.File); ok && !a.JSON && term.IsTerminal(int(f.Fd())) && a.env("TERM") != "dumb" {
 		l := &live{out: a.Err, clock: a.clock, width: func() int {
@@ -37,9 +37,8 @@ func (a *app) follow(ctx context.Context, e *engine.Engine) func() {
 	return func() {}
 }
 
-// live draws one line per step. Lines of finished steps stand; those of running
-// ones, one a pool, stay at the bottom and are drawn again in place. No line is
-// ever wider than the terminal, so that none wraps.
+// live draws one line for each step. Lines of finished steps stay; those of running steps, one for
+// each pool, are redrawn at the bottom. No line is wider than the terminal, so none wraps.
 type live struct {
 	out   io.Writer
 	clock kamino.Clock
@@ -51,13 +50,13 @@ type live struct {
 	drawn   []int // lengths of the lines at the bottom, as last drawn
 }
 
-// runningStep is the step that one pool is at.
+// runningStep is the running step of one pool.
 type runningStep struct {
-	ev      kamino.Event // the last one
+	ev      kamino.Event // the last event
 	started time.Time
 }
 
-// run redraws at every tick until the function it returns is called.
+// run redraws at every tick until the returned function is called.
 func (l *live) run(every time.Duration) func() {
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan struct{})
@@ -116,8 +115,8 @@ func (l *live) event(ev kamino.Event) {
 	l.draw(standing)
 }
 
-// place keeps the running step of the event's pool up to date. The pool is not
-// known before the step validate is done.
+// place updates the running step of the event's pool. The pool is not known before the step
+// validate is done.
 func (l *live) place(ev kamino.Event) {
 	i := 0
 	for i < len(l.running) && l.running[i].ev.Pool != ev.Pool && l.running[i].ev.Pool != "" {
@@ -136,7 +135,7 @@ func (l *live) place(ev kamino.Event) {
 	}
 }
 
-// columns is what a line may have; a terminal that tells no width has 80.
+// columns is the width of the terminal; 80 if it is unknown.
 func (l *live) columns() int {
 	if w := l.width(); w > 0 {
 		return max(w, 20)
@@ -144,13 +143,13 @@ func (l *live) columns() int {
 	return 80
 }
 
-// draw writes lines that stand above the running ones, and these again.
+// draw writes lines that stay above the running ones, and redraws these.
 func (l *live) draw(standing []string) {
 	width := l.columns()
 	var b strings.Builder
 	rows := 0
 	for _, n := range l.drawn {
-		// The terminal may have been made narrower since: then lines wrapped.
+		// The terminal may have become narrower since; then lines wrapped.
 		rows += max(1, (n+width-1)/width)
 	}
 	if rows > 0 {
@@ -171,8 +170,7 @@ func (l *live) draw(standing []string) {
 	_, _ = io.WriteString(l.out, b.String())
 }
 
-// line is "[ 8/20] drain         12s  42%  message", with the pool in front
-// where there are several.
+// line returns "[ 8/20] drain 12s 42% message", with the pool first if there are several.
 func (l *live) line(ev kamino.Event, elapsed time.Duration, message string) string {
 	var b strings.Builder
 	if len(l.pools) > 1 {
@@ -188,7 +186,7 @@ func (l *live) line(ev kamino.Event, elapsed time.Duration, message string) stri
 	return b.String() + "  " + message
 }
 
-// shortTime is 3s, 4m05s or 1h02m.
+// shortTime formats a duration as 3s, 4m05s or 1h02m.
 func shortTime(d time.Duration) string {
 	d = max(d, 0).Round(time.Second)
 	switch {
@@ -200,7 +198,7 @@ func shortTime(d time.Duration) string {
 	return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
 }
 
-// oneLine leaves out what would break a line or control a terminal.
+// oneLine removes characters that would break a line or control a terminal.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || r == '\r' {

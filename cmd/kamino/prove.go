@@ -17,7 +17,7 @@ import (
 	"kamino.dev/kamino/kube"
 )
 
-// proveFlags say what a version goes through before the pool's nodes boot from it.
+// proveFlags are the options of a proof.
 type proveFlags struct {
 	mode, promote string
 	bake          durationValue
@@ -52,8 +52,8 @@ func (p *proveFlags) options() kamino.Proving {
 	return kamino.Proving{Mode: kamino.ProveMode(p.mode), For: p.bake.d, Budget: p.budget.d, Times: p.budget.times, Promote: kamino.PromoteMode(p.promote), Probe: p.job, Without: p.without}
 }
 
-// read reads and checks the probe, before any call. What its text does not show, such as a
-// namespace that does not exist, the API server tells before anything is touched.
+// read reads and checks the probe, before any call. Errors that its text does not show, such as a
+// namespace that does not exist, are reported by the API server before anything is touched.
 func (p *proveFlags) read(a *app) error {
 	if text := a.env("PROBE"); text != "" {
 		p.job = []byte(text)
@@ -74,8 +74,8 @@ func (p *proveFlags) read(a *app) error {
 	return checkProbe(p.job)
 }
 
-// checkProbe tells what of a Job is wrong that its text shows: a mistake of who typed the command,
-// and not what a cluster refuses.
+// checkProbe returns an error for a mistake in the text of a Job, which the user made and no
+// cluster has to refuse.
 func checkProbe(job []byte) error {
 	err := kube.CheckProbe(job)
 	if refused := (*kamino.RefusedError)(nil); errors.As(err, &refused) {
@@ -84,7 +84,7 @@ func checkProbe(job []byte) error {
 	return err
 }
 
-// pointCommand is promote or withdraw: both move what a pool's next node boots from.
+// pointCommand is promote or withdraw: both change the pool's next image.
 type pointCommand struct {
 	*app
 	out     outputFlag
@@ -93,7 +93,7 @@ type pointCommand struct {
 	reason  string
 	done    string // what it did, in a word
 	yes     bool
-	asking  bool // before it is done
+	asking  bool // ask before the change
 }
 
 func newPromoteCommand(a *app) *cobra.Command {
@@ -159,8 +159,8 @@ that descend from it are listed.`,
 	return cmd
 }
 
-// readProof reads what the version is to go through first. Limits of a proof without one have no
-// effect, and whoever types them expects one.
+// readProof reads the options of the proof. Limits without a proof have no effect and are an error,
+// because the user expects a proof.
 func (c *pointCommand) readProof(f *pflag.FlagSet) error {
 	proof := c.prove.options()
 	if proof.Mode == kamino.ProveNone {
@@ -267,7 +267,7 @@ func (c *pointCommand) table(w io.Writer, r engine.Rollback) {
 	printDiff(w, r.ModelDiff)
 }
 
-// bootsFrom is what the next node boots from once it is done.
+// bootsFrom describes what the next node boots from afterwards.
 func bootsFrom(r engine.Rollback) string {
 	text := cmp.Or(r.To, r.From, "an image that is not a prototype")
 	if r.Unproved {
@@ -310,10 +310,10 @@ func newResumeCommand(a *app) *cobra.Command {
 
 const whilePaused = "active runs end within minutes, and no new run begins; kamino resume ends the pause"
 
-// setPaused turns the stop switch, and tells what it was before. Who may not read it may still turn
-// it.
+// setPaused changes the stop switch, and prints its former state. Credentials that may not read the
+// switch may still change it.
 func (a *app) setPaused(ctx context.Context, reason string, do func(context.Context, *engine.Engine) error) error {
-	cluster, err := a.cluster(ctx, a) // the cloud has no part in it
+	cluster, err := a.cluster(ctx, a) // the cloud is not needed
 	if err != nil {
 		return err
 	}

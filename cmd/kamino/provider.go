@@ -20,11 +20,10 @@ const (
 	onAWS   = "aws"
 )
 
-// schemes are how IDs of the clouds begin: those that Kubernetes has of instances, and ours of
-// pools.
+// schemes are the prefixes of IDs by cloud: of instances in Kubernetes, and of pools in Kamino.
 var schemes = map[string]string{"azure:": onAzure, "/subscriptions/": onAzure, "aws:": onAWS}
 
-// flagsOf are those that only one cloud knows.
+// flagsOf are the flags that only one cloud has.
 var flagsOf = map[string][]string{
 	onAzure: {"resource-group", "subscription", "in-cluster", "azure-config", "gallery", "replicas", "keep-extension", "custom-data", "keep-custom-data", "protected-settings"},
 	onAWS:   {"region", "cluster-name"},
@@ -32,7 +31,7 @@ var flagsOf = map[string][]string{
 
 var cloudNames = map[string]string{onAzure: "Azure", onAWS: "AWS"}
 
-// cloudOf is the cloud that an ID is of; "" for none that is known.
+// cloudOf returns the cloud of an ID; "" if unknown.
 func cloudOf(id string) string {
 	for scheme, cloud := range schemes {
 		if strings.HasPrefix(id, scheme) {
@@ -42,7 +41,7 @@ func cloudOf(id string) string {
 	return ""
 }
 
-// newProvider is the one switch over providers.
+// newProvider makes the provider of the cloud. It is the only switch over clouds.
 func newProvider(_ context.Context, g globalOptions) (kamino.Provider, error) {
 	switch g.Provider {
 	case onAzure:
@@ -50,7 +49,7 @@ func newProvider(_ context.Context, g globalOptions) (kamino.Provider, error) {
 	case onAWS:
 		p, err := aws.New(aws.Config{Region: g.Region, Cluster: g.ClusterName, Clock: g.clock, Heard: g.heard})
 		if err != nil {
-			return nil, err // a nil *aws.Provider is no nil Provider
+			return nil, err // a nil *aws.Provider would not be a nil Provider
 		}
 		return p, nil
 	}
@@ -78,9 +77,9 @@ func newAzure(g globalOptions) (kamino.Provider, error) {
 	return p, nil
 }
 
-// located are the options with the cloud that the cluster's nodes are on, and its region where
-// their IDs tell it. A cluster that shows no node of a cloud, or none at all, leaves it to the
-// environment: what is wrong with the cluster, the run's own checks tell better.
+// located returns the options with the cloud of the cluster's nodes, and its region if their IDs
+// contain it. If no node shows a cloud, the environment decides; the run's checks report what is
+// wrong with the cluster.
 func (a *app) located(ctx context.Context, cluster kamino.Cluster) (globalOptions, error) {
 	g := a.global
 	nodes, err := cluster.Nodes(ctx)
@@ -116,8 +115,8 @@ func (a *app) located(ctx context.Context, cluster kamino.Cluster) (globalOption
 	return g, g.refuseForeign()
 }
 
-// cloudOfEnvironment is AWS where its SDK was told something and Azure's was not. Pods with a role
-// of IRSA have AWS_ROLE_ARN, those of pod identity AWS_CONTAINER_CREDENTIALS_FULL_URI
+// cloudOfEnvironment returns AWS if the environment configures its SDK and not Azure's. Pods with a
+// role of IRSA have AWS_ROLE_ARN, those of pod identity AWS_CONTAINER_CREDENTIALS_FULL_URI
 // (https://docs.aws.amazon.com/sdkref/latest/guide/settings-reference.html).
 func (a *app) cloudOfEnvironment() string {
 	told := func(names ...string) bool {
@@ -129,12 +128,12 @@ func (a *app) cloudOfEnvironment() string {
 	return onAzure
 }
 
-// zoneOfRegion is the zone in a provider ID: the region and a letter, and for local zones more
+// zoneOfRegion matches the zone in a provider ID: the region and a letter, and for local zones more
 // between the two
 // (https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html).
 var zoneOfRegion = regexp.MustCompile(`^aws:///([a-z]+(?:-[a-z]+)+-[0-9]+)`)
 
-// regionOf is the region in the provider ID of a node; "" where it tells none.
+// regionOf returns the region in a node's provider ID; "" if there is none.
 func regionOf(id string) string {
 	if found := zoneOfRegion.FindStringSubmatch(id); found != nil {
 		return found[1]
@@ -142,7 +141,7 @@ func regionOf(id string) string {
 	return ""
 }
 
-// refuseForeign refuses flags that the cluster's cloud does not know.
+// refuseForeign refuses flags that the cluster's cloud does not have.
 func (g globalOptions) refuseForeign() error {
 	for cloud, flags := range flagsOf {
 		for _, flag := range flags {

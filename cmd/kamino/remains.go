@@ -15,20 +15,20 @@ import (
 	"kamino.dev/kamino/engine"
 )
 
-// remainder is something of Kamino's that no run gives back: it stays when Kamino goes, until
-// somebody types Remove.
+// remainder is something of Kamino's that no run removes: it remains when Kamino is uninstalled,
+// until somebody types Remove.
 type remainder struct {
-	Pool   kamino.PoolID `json:"pool,omitempty"` // none: of the whole cluster
+	Pool   kamino.PoolID `json:"pool,omitempty"` // "": of the whole cluster
 	What   string        `json:"what"`
 	ID     string        `json:"id,omitempty"`     // at the cloud
-	Needed string        `json:"needed,omitempty"` // by whom: it has to stay until that is over
+	Needed string        `json:"needed,omitempty"` // who needs it: it has to stay until that is over
 	Remove string        `json:"remove,omitempty"`
 
-	kind kamino.Kind // of what is at the cloud
+	kind kamino.Kind // of an artifact at the cloud
 }
 
 // remains reads what would remain of Kamino in the cluster and at the cloud, in the order in which
-// it can be removed. A pool that is gone has none; what cannot be read is an error beside it.
+// it can be removed. A pool that is gone has none. Reads that failed are the error beside the list.
 func (c *restoreCommand) remains(ctx context.Context, eng *engine.Engine) ([]remainder, error) {
 	ctx = kamino.Looking(ctx)
 	nodes, err := eng.Cluster.Nodes(ctx)
@@ -40,7 +40,7 @@ func (c *restoreCommand) remains(ctx context.Context, eng *engine.Engine) ([]rem
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
 	out, homes, errs := []remainder{}, map[string]remainder{}, []error(nil)
-	original := len(c.opts.Pools) == 0 // each pool that was read is back at its original model
+	original := len(c.opts.Pools) == 0 // whether each pool that was read has its original model again
 	for _, id := range poolsOf(ctx, eng.Provider, nodes, leases) {
 		if len(c.opts.Pools) > 0 && !slices.ContainsFunc(c.opts.Pools, func(name string) bool {
 			return strings.EqualFold(name, id.Name()) || strings.EqualFold(name, string(id))
@@ -60,7 +60,8 @@ func (c *restoreCommand) remains(ctx context.Context, eng *engine.Engine) ([]rem
 	}
 	boots := func(r remainder) bool { return strings.HasPrefix(r.Needed, nextBoots) }
 	original = original && errors.Join(errs...) == nil && !slices.ContainsFunc(append(slices.Collect(maps.Values(homes)), out...), boots)
-	// What versions live in goes after them, innermost first, and not while one in it is needed.
+	// Containers of versions come after them, innermost first, and stay while a version in them is
+	// needed.
 	holds := ""
 	if slices.ContainsFunc(out, func(r remainder) bool { return r.Needed != "" }) {
 		holds = "it holds what is still needed"
@@ -78,14 +79,14 @@ func (c *restoreCommand) remains(ctx context.Context, eng *engine.Engine) ([]rem
 	return append(out, inCluster(nodes, leases, original)...), errors.Join(errs...)
 }
 
-// poolsOf are the pools that nodes or leases name, in order.
+// poolsOf returns the pools that nodes or leases name, sorted.
 func poolsOf(ctx context.Context, provider kamino.Provider, nodes []kamino.Node, leases []kamino.Lease) []kamino.PoolID {
 	var out []kamino.PoolID
 	for _, l := range leases {
 		out = append(out, l.Pool)
 	}
 	for _, n := range nodes {
-		if id, err := provider.PoolOf(ctx, n.ProviderID); err == nil { // a node of no pool is nobody's
+		if id, err := provider.PoolOf(ctx, n.ProviderID); err == nil { // a node without a pool is ignored
 			out = append(out, id)
 		}
 	}
@@ -93,8 +94,8 @@ func poolsOf(ctx context.Context, provider kamino.Provider, nodes []kamino.Node,
 	return slices.Compact(out)
 }
 
-// remainsOf is what a pool has at the cloud. What versions live in goes into homes, as pools share
-// it.
+// remainsOf returns what a pool has at the cloud. Containers of versions go into homes, because
+// pools share them.
 func remainsOf(ctx context.Context, provider kamino.Provider, pool kamino.Pool, homes map[string]remainder) ([]remainder, error) {
 	var out []remainder
 	var errs []error
@@ -123,7 +124,7 @@ func remainsOf(ctx context.Context, provider kamino.Provider, pool kamino.Pool, 
 
 const nextBoots = "the next node boots from it: "
 
-// needed says who would miss an artifact.
+// needed returns who needs an artifact.
 func needed(pool kamino.Pool, a kamino.Artifact) string {
 	var by []string
 	if a.InModel || strings.EqualFold(pool.Model.Image, a.ID) {
@@ -135,7 +136,7 @@ func needed(pool kamino.Pool, a kamino.Artifact) string {
 	return strings.Join(by, "; ")
 }
 
-// removal is the command of the cloud that deletes an artifact; "" for one of which none is known.
+// removal returns the cloud's command that deletes an artifact; "" if none is known.
 func removal(kind kamino.Kind, id string) string {
 	switch {
 	case cloudOf(id) == onAzure:
@@ -150,8 +151,9 @@ func removal(kind kamino.Kind, id string) string {
 	return ""
 }
 
-// inCluster is what stands in the cluster: on nodes, and in the namespace kamino-system. The leases
-// hold the former models, which nobody needs once all pools are back at them.
+// inCluster returns what is in the cluster: on nodes, and in the namespace kamino-system. The
+// leases hold the former models, which nobody needs once all pools have their original models
+// again.
 func inCluster(nodes []kamino.Node, leases []kamino.Lease, original bool) []remainder {
 	labels, annotations := map[string]int{}, map[string]int{}
 	var out []remainder
@@ -196,7 +198,7 @@ func inCluster(nodes []kamino.Node, leases []kamino.Lease, original bool) []rema
 		remainder{What: "namespace " + kamino.SystemNamespace + " of the chart", Needed: last, Remove: "kubectl delete namespace --ignore-not-found " + kamino.SystemNamespace})
 }
 
-// printRemains writes it as a script that does nothing about what is still needed.
+// printRemains writes the list as a script that skips what is still needed.
 func printRemains(w io.Writer, all []remainder) {
 	fmt.Fprint(w, "\n# What remains of Kamino, in the order in which it can be removed. What is still needed is commented out.\n")
 	for _, r := range all {

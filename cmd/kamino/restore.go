@@ -13,14 +13,15 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// restoreCommand gives back what interrupted runs left.
+// restoreCommand is kamino restore.
 type restoreCommand struct {
 	*app
 	out  outputFlag
 	opts engine.RestoreOptions
-	// everything lists besides what Kamino made and no run gives back.
+	// everything also lists what Kamino made and no run removes.
 	everything bool
-	// release whose jobs are ended first, and one whose controller is.
+	// release is the Helm release whose jobs are ended first, controllerRelease the one whose
+	// controller is.
 	release, controllerRelease string
 }
 
@@ -59,7 +60,7 @@ it itself.`,
 	return cmd
 }
 
-// Run does it.
+// Run runs the command.
 func (c *restoreCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
@@ -79,7 +80,7 @@ func (c *restoreCommand) Run(ctx context.Context) error {
 	finish()
 	if ends && err != nil && refused(err) {
 		c.global.Log.Warn("other runs are still active, and are left alone", "error", err)
-		err = nil // the release may go
+		err = nil // the release may be uninstalled
 	}
 	if left == nil {
 		left = []poolstate.Leftover{}
@@ -97,7 +98,8 @@ func (c *restoreCommand) Run(ctx context.Context) error {
 	}))
 }
 
-// printLeft prints what was left. Where a pool could not be read, nobody knows that nothing was.
+// printLeft prints what was left. If a pool could not be read, it does not claim that nothing was
+// left.
 func printLeft(w io.Writer, left []poolstate.Leftover, dryRun bool, failed error) {
 	if len(left) == 0 {
 		if failed == nil {

@@ -16,7 +16,7 @@ import (
 	"kamino.dev/kamino/engine"
 )
 
-// rollbackCommand points a pool's model at another version.
+// rollbackCommand is kamino rollback.
 type rollbackCommand struct {
 	*app
 	out      outputFlag
@@ -73,12 +73,12 @@ later, they are also written if the model is already the original.`,
 	return cmd
 }
 
-// Run does it.
+// Run runs the command.
 func (c *rollbackCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
 	}
-	if c.detailed && !c.opts.DryRun { // else nobody could tell "there was something to do" from "it was done"
+	if c.detailed && !c.opts.DryRun { // otherwise the exit code could mean "there was something to do" or "it was done"
 		return kamino.WithHint(errors.New("--detailed-exitcode requires --dry-run"), "use --dry-run --detailed-exitcode")
 	}
 	if err := c.readSecrets(); err != nil {
@@ -130,11 +130,11 @@ func (c *rollbackCommand) agree(ctx context.Context, eng *engine.Engine) error {
 	return answeredNo("the rollback of pool " + back.Name)
 }
 
-// noSettings stands in place of a file for an extension without protected
-// settings; a file of that name is ./none.
+// noSettings replaces the name of a file for an extension without protected settings. A file of
+// that name is ./none.
 const noSettings = "none"
 
-// readSecrets reads the files of the original model.
+// readSecrets reads the files with the secrets of the original model.
 func (c *rollbackCommand) readSecrets() error {
 	if c.customData != "" {
 		data, err := os.ReadFile(c.customData)
@@ -167,7 +167,7 @@ func (c *rollbackCommand) readSecrets() error {
 	return nil
 }
 
-// printGivenBack tells what of an ended run was given back first.
+// printGivenBack prints what was restored first.
 func printGivenBack(w io.Writer, r engine.Rollback) {
 	for _, l := range r.GivenBack {
 		fmt.Fprintf(w, "Given back:\t%s, of run %s, node %s: %s\n", l.What, shown(l.Run), shown(l.Node), cmp.Or(oneLine(cmp.Or(l.Done, l.Reason)), "-"))

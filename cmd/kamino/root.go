@@ -27,17 +27,17 @@ type app struct {
 	global globalOptions
 	clock  kamino.Clock
 
-	// The two ports; tests put fakes here.
+	// The two ports; tests set fakes.
 	provider func(context.Context, globalOptions) (kamino.Provider, error)
 	cluster  func(context.Context, *app) (kamino.Cluster, error)
-	starters func(context.Context, *app) []starter // what starts runs in that cluster
+	starters func(context.Context, *app) []starter // programs that start runs in that cluster
 
-	libraries func(*slog.Logger) // lets libraries log to it; nil: they log as they like
+	libraries func(*slog.Logger) // lets libraries log to it; nil: their own logs
 	terminal  func(stream any) bool
 
-	left    leftovers            // what a second signal has to tell
-	live    atomic.Pointer[live] // the progress on the terminal, while there is one
-	serving atomic.Bool          // a page, which a signal just ends
+	left    leftovers            // printed at a second signal
+	live    atomic.Pointer[live] // the progress on the terminal, if there is one
+	serving atomic.Bool          // serving a page, which a signal just ends
 }
 
 func newApp(streams ioStreams, env func(string) string, exit func(int)) *app {
@@ -58,8 +58,8 @@ func execute(ctx context.Context, a *app, args []string) int {
 	return a.conclude(root.ExecuteContext(ctx))
 }
 
-// knownCommand refuses a first word that is no command, before its flags are judged as those of
-// none, and before help for it is help for everything.
+// knownCommand refuses a first word that is no command. Otherwise its flags would be judged without
+// a command, and its help would be the general help.
 func knownCommand(root *cobra.Command, args []string) error {
 	if len(args) > 0 && args[0] == "help" {
 		args = args[1:]
@@ -144,8 +144,8 @@ func newRootCommand(a *app) *cobra.Command {
 	return root
 }
 
-// commandOnly refuses a word that is no subcommand; cobra would print the help of a command that
-// only has subcommands, and end well.
+// commandOnly refuses a word that is no subcommand. Cobra would print the help of a command that
+// only has subcommands, with exit code 0.
 func commandOnly(cmd *cobra.Command, words []string) error {
 	if len(words) == 0 {
 		return nil
@@ -158,7 +158,7 @@ func commandOnly(cmd *cobra.Command, words []string) error {
 	return kamino.WithHint(fmt.Errorf("unknown command %q", words[0]), "%s", hint)
 }
 
-// plainFlagError says what a flag takes where pflag would only repeat strconv.
+// plainFlagError explains what a flag accepts, where pflag would only repeat strconv.
 func plainFlagError(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -178,8 +178,7 @@ func plainFlagError(err error) error {
 	return err
 }
 
-// flagsLike are the flags of a command that somebody may have meant: what cobra finds so for
-// commands, it finds for flags that are given to it as such.
+// flagsLike returns the flags of a command with a similar name, as cobra finds them for commands.
 func flagsLike(cmd *cobra.Command, name string) []string {
 	if like := sameFlags[name]; like != "" && cmd.Flags().Lookup(like) != nil {
 		return []string{like}
@@ -193,7 +192,7 @@ func flagsLike(cmd *cobra.Command, name string) []string {
 	return flags.SuggestionsFor(name)
 }
 
-// sameFlags are flags that other commands have for the same.
+// sameFlags are names that other commands use for the same flag.
 var sameFlags = map[string]string{"to": "version", "version": "to", "pools": "pool", "vmss": "pool", "node": "target-node", "nodes": "target-node"}
 
 // noArguments refuses words that belong to no flag.
@@ -248,14 +247,14 @@ func (a *app) engine(ctx context.Context) (*engine.Engine, error) {
 	}, nil
 }
 
-// processName is how this process shows on a lease. Containers on the network of one host share its
-// name, and may share the number too: a random end keeps two of them from taking each other's lease
-// for their own.
+// processName is the name of this process on a lease. Containers in the network of one host share
+// its name, and may share the process ID, so it ends in random characters. Otherwise two processes
+// might take each other's lease for their own.
 func processName(host string, pid int) string {
 	return fmt.Sprintf("%s/%d-%s", host, pid, strings.ToLower(rand.Text()[:5]))
 }
 
-// The exit codes; rootLong tells them to users.
+// The exit codes; rootLong documents them.
 const (
 	exitFine      = 0
 	exitFailed    = 1
@@ -266,10 +265,10 @@ const (
 	exitAbandoned = 130
 )
 
-// errToDo is how a command says that there is something to do.
+// errToDo: there is something to do (exit code of --detailed-exitcode).
 var errToDo = errors.New("there is something to do")
 
-// conclude prints the error of a command and tells the exit code.
+// conclude prints the error of a command and returns the exit code.
 func (a *app) conclude(err error) int {
 	if err == nil {
 		return exitFine
@@ -296,8 +295,8 @@ func (a *app) conclude(err error) int {
 	return exitFailed
 }
 
-// message is what an error says, and what to do about it: its hints, and the advice at the end of
-// each refusal.
+// message returns the text of an error, and what to do about it: its hints, and the advice of each
+// refusal.
 func message(err error) (text string, hints []string) {
 	text = err.Error()
 	for _, r := range kamino.Refusals(err) {
@@ -306,8 +305,8 @@ func message(err error) (text string, hints []string) {
 	return text, kamino.Advice(err)
 }
 
-// refused says whether nothing was changed because something was refused or
-// held. Of several errors all must say so.
+// refused reports whether nothing was changed because something was refused or held. Of several
+// errors, all must be refusals.
 func refused(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case *kamino.RefusedError, *kamino.HeldError:

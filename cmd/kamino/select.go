@@ -32,7 +32,7 @@ func (s *selectFlags) add(a *app, f *pflag.FlagSet, poolFlag string) {
 	f.StringArrayVar(&s.pools, poolFlag, nil, "only this pool, by name or ID; ALL or none means all; may be repeated")
 }
 
-// addRules adds those that hold for each pool.
+// addRules adds the rules for each pool.
 func (s *selectFlags) addRules(a *app, f *pflag.FlagSet) {
 	s.opts = kamino.AutoDefaults()
 	s.run.add(a, f)
@@ -50,7 +50,7 @@ func (s *selectFlags) addRules(a *app, f *pflag.FlagSet) {
 	f.IntVar(&s.maxAge, "maximum-image-age", 0, "days after which an image is renewed even without newer patches; 0 means never")
 }
 
-// bothNames lets a command take its flag for pools by the other commands' name as well.
+// bothNames lets a command accept its flag for pools by the name in other commands as well.
 func bothNames(f *pflag.FlagSet, poolFlag string) {
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "pool" || name == "target-vmss" {
@@ -70,14 +70,14 @@ func addPendingReboot(f *pflag.FlagSet, signals *[]string) {
 		"annotation, or condition:TYPE, that marks nodes with a pending reboot; may be repeated")
 }
 
-// addCluster adds what bounds the runs of a whole cluster.
+// addCluster adds the limits of the runs of a whole cluster.
 func (s *selectFlags) addCluster(f *pflag.FlagSet) {
 	s.clusterFlags = true
 	f.StringVar(&s.maxAway, "max-unavailable-pools", "1", "maximum number of donors away in the cluster at the same time, or all")
 	f.IntVar(&s.maxNotReady, "max-not-ready", s.opts.MaxNotReady, "take no donor while more than this many other nodes are NotReady")
 }
 
-// options are those of auto-update, checked.
+// options returns the options of auto-update, checked.
 func (s *selectFlags) options(a *app) (kamino.AutoOptions, error) {
 	o := s.opts
 	if err := s.run.check(a, "to be chosen"); err != nil {
@@ -107,8 +107,7 @@ func (s *selectFlags) options(a *app) (kamino.AutoOptions, error) {
 	return o, o.Validate()
 }
 
-// poolNames understands ALL, and lists with commas as the original's chart
-// writes them.
+// poolNames accepts ALL, and lists with commas as the original script's chart writes them.
 func poolNames(given []string) ([]string, error) {
 	var names []string
 	all := false

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// untilSignal ends the context at the first SIGINT, SIGTERM or SIGHUP, so that the
-// engine gives back what it took. At the second SIGINT or SIGTERM it tells what is left
-// and ends the process at once.
+// untilSignal ends the context at the first SIGINT, SIGTERM or SIGHUP, so that the engine restores
+// what it took. At the second SIGINT or SIGTERM it prints what is left and ends the process at
+// once.
 //
-// SIGHUP, which says that the terminal is gone, counts only once: shell, kernel and systemd
-// each send one; SIGTERMs within a second are one. Where it was ignored before (nohup) it stays
-// so. SIGPIPE, which would end the process when nobody reads its log any more, is taken and left at
-// that.
+// SIGHUP, which means that the terminal is gone, counts only once: shell, kernel and systemd each
+// send one. SIGTERMs within a second count as one. If SIGHUP was ignored before (nohup), it stays
+// ignored. SIGPIPE, which would end the process when nobody reads its log any more, is caught and
+// ignored.
 func (a *app) untilSignal(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals, unread := make(chan os.Signal, 2), make(chan os.Signal, 1)
@@ -34,13 +34,13 @@ func (a *app) untilSignal(parent context.Context) (context.Context, func()) {
 	}
 }
 
-// together is within what time several SIGTERMs are one order: GNU timeout sends one to its child
-// and at once another to the process group, of which the child is
+// together is the time within which several SIGTERMs count as one. GNU timeout sends one to its
+// child and at once another to the process group, of which the child is a member
 // (https://github.com/coreutils/coreutils/blob/master/src/timeout.c, cleanup).
 const together = time.Second
 
-// obey waits for the signals. It outlives ctx on purpose: the second signal
-// comes after the first has ended it.
+// obey waits for the signals. It outlives ctx, because the second signal comes after the first has
+// ended it.
 func (a *app) obey(ctx context.Context, signals <-chan os.Signal, cancel func()) {
 	var s os.Signal
 	select {
@@ -50,7 +50,7 @@ func (a *app) obey(ctx context.Context, signals <-chan os.Signal, cancel func())
 	case <-ctx.Done():
 		return
 	}
-	var term time.Time // the last that counted
+	var term time.Time // the last one that counted
 	for asked := 0; ; s = <-signals {
 		switch s {
 		case syscall.SIGHUP:
@@ -69,7 +69,7 @@ func (a *app) obey(ctx context.Context, signals <-chan os.Signal, cancel func())
 	a.exit(exitAbandoned)
 }
 
-// say tells what the first signal does, on a line that the progress leaves alone.
+// say prints what the first signal does, on a line that the progress does not overwrite.
 func (a *app) say(s os.Signal) {
 	if a.serving.Load() {
 		return // it ends at once, and took nothing

@@ -15,7 +15,7 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// statusCommand prints what is there of each pool and its images.
+// statusCommand is kamino status.
 type statusCommand struct {
 	*app
 	out       outputFlag
@@ -71,10 +71,10 @@ be guessed, and refreshes itself; Ctrl-C ends it.`,
 	return cmd
 }
 
-// openMetrics is the format of what Prometheus reads, for CronJobs.
+// openMetrics is the format that Prometheus reads, for CronJobs.
 const openMetrics = "openmetrics"
 
-// Run does it.
+// Run runs the command.
 func (c *statusCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err

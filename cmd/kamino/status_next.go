@@ -22,13 +22,13 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// starter is something in the cluster that starts runs by itself.
+// starter is a program in the cluster that starts runs.
 type starter struct {
 	pools []string // their names or IDs; nil means every pool
 	poolstate.NextRun
 }
 
-// starts says whether it starts runs of a pool.
+// starts reports whether it starts runs of a pool.
 func (s starter) starts(p poolstate.PoolStatus) bool {
 	return s.pools == nil || slices.ContainsFunc(s.pools, func(name string) bool {
 		return strings.EqualFold(name, p.Name) || strings.EqualFold(name, string(p.Pool))
@@ -36,7 +36,7 @@ func (s starter) starts(p poolstate.PoolStatus) bool {
 }
 
 // addNextRuns adds to the status of pools when their next runs start, as far as this user may read
-// that.
+// it.
 func (a *app) addNextRuns(ctx context.Context, pools []poolstate.PoolStatus) {
 	all := a.starters(ctx, a)
 	for i := range pools {
@@ -50,7 +50,7 @@ func (a *app) addNextRuns(ctx context.Context, pools []poolstate.PoolStatus) {
 }
 
 // readStarters reads the NodePrototypes of a cluster and its CronJobs that run kamino auto-update.
-// One that cannot be read is told as such: nobody is to believe that nothing is planned.
+// A kind that cannot be read is listed as such, so that nobody believes that nothing is planned.
 func readStarters(ctx context.Context, a *app) []starter {
 	config, err := restConfig(a)
 	if err != nil {
@@ -63,7 +63,7 @@ func readStarters(ctx context.Context, a *app) []starter {
 	var out []starter
 	answer := client.Discovery().RESTClient().Get().AbsPath("apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version, "nodeprototypes").Do(ctx)
 	var declared v1alpha1.NodePrototypeList
-	err = answer.Error() // Raw's says "unknown" of what was refused
+	err = answer.Error() // Raw returns "unknown" for a refusal
 	if raw, _ := answer.Raw(); err == nil {
 		err = json.Unmarshal(raw, &declared)
 	}
@@ -108,9 +108,9 @@ func unknownStarter(err error) starter {
 	return starter{NextRun: poolstate.NextRun{Why: err.Error()}}
 }
 
-// startedBy are the pools of which a container's command line starts runs, nil for all of them, and
-// whether it starts any. An error says why that is not known. The line is read by the command
-// itself: it has two names for the flag, and lists with commas.
+// startedBy returns the pools of which a container's command line starts runs (nil for all of
+// them), and whether it starts any. An error is why that is not known. The command itself parses
+// the line, because it has two names for the flag and accepts lists with commas.
 func startedBy(command, args []string) (pools []string, starts bool, err error) {
 	words := slices.Concat(command, args)
 	at := slices.IndexFunc(words, func(word string) bool { return path.Base(word) == "kamino" })
@@ -125,7 +125,7 @@ func startedBy(command, args []string) (pools []string, starts bool, err error) 
 	if err != nil || cmd.Name() != "auto-update" {
 		return nil, false, nil
 	}
-	cmd.FParseErrWhitelist.UnknownFlags = true // of another release
+	cmd.FParseErrWhitelist.UnknownFlags = true // flags of another release
 	if err := cmd.ParseFlags(rest); err != nil {
 		return nil, true, err
 	}
@@ -144,13 +144,13 @@ func startedBy(command, args []string) (pools []string, starts bool, err error) 
 	return pools, true, err
 }
 
-// isShellText says whether a word is the text of a shell that starts such runs.
+// isShellText reports whether a word is a shell script that starts such runs.
 func isShellText(word string) bool {
 	words := strings.Fields(word)
 	return len(words) > 1 && strings.Contains(word, "kamino") && slices.Contains(words, "auto-update")
 }
 
-// ofPrototype is what a NodePrototype tells.
+// ofPrototype returns the starter of a NodePrototype.
 func ofPrototype(p v1alpha1.NodePrototype) starter {
 	s := starter{[]string{cmp.Or(p.Status.Pool, p.Spec.Pool)}, poolstate.NextRun{By: "NodePrototype " + p.Name, When: hours(p.Spec.Window)}}
 	if next := p.Status.NextRun; next != nil {
@@ -158,7 +158,7 @@ func ofPrototype(p v1alpha1.NodePrototype) starter {
 		s.At = &at
 	}
 	ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
-	s.Latest = s.At != nil && ready != nil && ready.Reason == v1alpha1.ReasonUpToDate // its image is too old then
+	s.Latest = s.At != nil && ready != nil && ready.Reason == v1alpha1.ReasonUpToDate // at that time its image is too old
 	switch {
 	case p.Spec.Suspend:
 		s.At, s.Latest, s.Why = nil, false, "suspended"
@@ -172,7 +172,7 @@ func ofPrototype(p v1alpha1.NodePrototype) starter {
 	return s
 }
 
-// hours is when a window is open.
+// hours describes when a window is open.
 func hours(w *v1alpha1.Window) string {
 	if w == nil {
 		return "at any time"
@@ -188,7 +188,7 @@ func hours(w *v1alpha1.Window) string {
 	return fmt.Sprintf("%s %s to %s %s", days, w.Start, w.End, cmp.Or(w.TimeZone, "UTC"))
 }
 
-// nextRunTexts tell of the next run, a line for each that starts one.
+// nextRunTexts describes the next runs, a line for each program that starts one.
 func nextRunTexts(p poolstate.PoolStatus) (lines []string) {
 	for _, n := range p.NextRuns {
 		lines = append(lines, nextRunText(n))

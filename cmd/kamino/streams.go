@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ioStreams is where a command reads and writes.
+// ioStreams are the streams that a command reads and writes.
 type ioStreams struct {
 	In       io.Reader
 	Out, Err io.Writer
-	JSON     bool // each line of Err is an object: --log-format json
+	JSON     bool // each line of Err is a JSON object (--log-format json)
 }
 
-// wanted is an output whose reader may leave, which is no error: "kamino status | head".
+// wanted is an output whose reader may leave without an error, as in "kamino status | head".
 type wanted struct{ io.Writer }
 
 func (w wanted) Write(b []byte) (int, error) {
@@ -30,7 +30,7 @@ func (w wanted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// fileOf is the file behind a stream, nil where there is none.
+// fileOf returns the file of a stream; nil if there is none.
 func fileOf(stream any) *os.File {
 	if w, ok := stream.(wanted); ok {
 		stream = w.Writer
@@ -39,12 +39,12 @@ func fileOf(stream any) *os.File {
 	return f
 }
 
-// jsonAsked reads --log-format from a command line that may be wrong elsewhere.
+// jsonAsked reads --log-format from a command line that may have other errors.
 func jsonAsked(args []string) bool {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.ParseErrorsAllowlist.UnknownFlags, f.Usage = true, func() {}
 	format := f.String("log-format", "", "")
-	_ = f.Parse(args) // the command tells
+	_ = f.Parse(args) // the command reports other errors
 	return *format == "json"
 }
 

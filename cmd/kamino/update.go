@@ -17,7 +17,7 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// runFlags are the options that every command has that makes a prototype.
+// runFlags are the options of every command that makes an image.
 type runFlags struct {
 	opts         kamino.Options
 	reference    string
@@ -49,7 +49,7 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.StringArrayVar(&a.global.KeepExtension, "keep-extension", nil, "publisher/type of an extension that stays in the model; * matches any text; may be repeated")
 }
 
-// options are those of a run, as the flags say. check must have passed.
+// options returns the options of a run. check must have passed.
 func (r *runFlags) options(a *app) kamino.Options {
 	o := r.opts
 	for _, text := range r.labels {
@@ -67,7 +67,7 @@ func (r *runFlags) options(a *app) kamino.Options {
 	return o
 }
 
-// check finds what is wrong with the flags, before any call.
+// check checks the flags, before any call.
 func (r *runFlags) check(a *app, donor string) error {
 	for _, rule := range a.global.KeepExtension {
 		if p, t, ok := strings.Cut(rule, "/"); !ok || p == "" || t == "" {
@@ -91,8 +91,7 @@ func (r *runFlags) check(a *app, donor string) error {
 	return o.Validate()
 }
 
-// readPolicy reads and checks the seal policy, so that a mistake in it costs no
-// drain.
+// readPolicy reads and checks the seal policy before any pod is evicted.
 func (r *runFlags) readPolicy(a *app) error {
 	data := []byte(a.env("SEAL_POLICY"))
 	if r.policy != "" {
@@ -115,7 +114,7 @@ func (r *runFlags) readPolicy(a *app) error {
 	return nil
 }
 
-// updateCommand makes a prototype of a node that the user names.
+// updateCommand is kamino update, which makes an image of a node that the user names.
 type updateCommand struct {
 	*app
 	run     runFlags
@@ -159,7 +158,7 @@ is done. If it was built from another node, or withdrawn, --again builds another
 	return cmd
 }
 
-// Run does it.
+// Run runs the command.
 func (c *updateCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
@@ -204,7 +203,7 @@ func (c *updateCommand) plan(ctx context.Context, e *engine.Engine, opts kamino.
 	if err != nil {
 		return err
 	}
-	// In a table the refusals are told once, as the error.
+	// In a table the error already shows the refusals.
 	if c.out.format != "table" || len(plan.Refusals) == 0 {
 		if err := c.out.print(c.app, plan, func(w io.Writer) { printPlan(w, plan) }); err != nil {
 			return err
@@ -216,7 +215,7 @@ func (c *updateCommand) plan(ctx context.Context, e *engine.Engine, opts kamino.
 	return nil
 }
 
-// updateReport is what an update prints at its end.
+// updateReport is the output of an update.
 type updateReport struct {
 	OK    bool   `json:"ok"`
 	Error string `json:"error,omitempty"`
@@ -224,7 +223,7 @@ type updateReport struct {
 	Hints []string `json:"hints,omitempty"`
 	engine.Result
 
-	byVersion bool // the user asked for it
+	byVersion bool // the user asked for a reference by version
 }
 
 func (r updateReport) table(w io.Writer) {
@@ -275,7 +274,7 @@ func (r updateReport) table(w io.Writer) {
 	}
 }
 
-// next prints how the version was proved, and what becomes of it.
+// next prints how the version was proved, and what happens next.
 func (r updateReport) next(w io.Writer) {
 	printProved(w, r.Proof)
 	switch {
@@ -286,7 +285,7 @@ func (r updateReport) next(w io.Writer) {
 	}
 }
 
-// printProved tells how a version passed its proof, and what no check could tell of it.
+// printProved prints how a version passed its proof, and what no check could compare.
 func printProved(w io.Writer, p *kamino.Proved) {
 	if p == nil {
 		return
@@ -297,12 +296,12 @@ func printProved(w io.Writer, p *kamino.Proved) {
 	}
 }
 
-// printWaits says what a version waits for.
+// printWaits prints what a version waits for.
 func printWaits(w io.Writer, pool kamino.PoolID, version string) {
 	fmt.Fprintf(w, "Pending:\tversion %s: %s\n", version, poolstate.HowToPromote(pool.Name(), version))
 }
 
-// owner prints what is left to whoever writes the model.
+// owner prints what the owner of the model has to do.
 func (r updateReport) owner(w io.Writer) {
 	if r.Owner == nil && !r.Hidden {
 		return
@@ -350,7 +349,7 @@ func shown(s string) string {
 	return cut(short(s), 100)
 }
 
-// short leaves of a resource ID what people tell resources apart by.
+// short keeps the part of a resource ID by which people recognize it.
 func short(id string) string {
 	parts := strings.Split(id, "/")
 	if len(parts) < 9 || !strings.EqualFold(parts[1], "subscriptions") {
@@ -359,13 +358,13 @@ func short(id string) string {
 	return "…/" + strings.Join(parts[8:], "/")
 }
 
-// printPlan writes what an update of one donor would do.
+// printPlan prints what an update of one donor would do.
 func printPlan(w io.Writer, p *poolstate.Plan) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Pool.Name())
 	printRun(w, p)
 }
 
-// printRun is printPlan where the pool was told before.
+// printRun is printPlan below a line that names the pool.
 func printRun(w io.Writer, p *poolstate.Plan) {
 	fmt.Fprintf(w, "Donor:\t%s\n", p.Donor)
 	for _, d := range p.Doubts {

@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version and commit are set by the build (-ldflags "-X main.version=v1.2.3"), the first as in
+// version and commit are set by the build (-ldflags "-X main.version=v1.2.3"), version as in
 // cmd/kamino-agent.
 var version, commit string
 
-// libraries are those whose versions say with which clouds and clusters a kamino can speak.
+// libraries are the modules whose versions determine the clouds and clusters that this program
+// supports.
 var libraries = []string{
 	"k8s.io/client-go",
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore",
@@ -22,12 +23,12 @@ var libraries = []string{
 	"github.com/aws/aws-sdk-go-v2/service/ec2",
 }
 
-// build is what "kamino version -o json" tells of this program.
+// build is the output of "kamino version -o json".
 type build struct {
 	Version    string            `json:"version"`
 	Commit     string            `json:"commit,omitempty"`
 	Go         string            `json:"go,omitempty"`
-	AgentImage string            `json:"agentImage,omitempty"` // that a release seals with, by digest
+	AgentImage string            `json:"agentImage,omitempty"` // image that seals disks, built in by a release, by digest
 	Libraries  map[string]string `json:"libraries,omitempty"`  // versions by module
 }
 
@@ -55,7 +56,7 @@ func thisBuild() build {
 	return b
 }
 
-// buildVersion is what the build wrote, or the module's version or revision.
+// buildVersion returns the version that the build set, or the module's version or revision.
 func buildVersion() string {
 	if version != "" {
 		return version
