@@ -59,6 +59,7 @@ var rules = []rule{
 	{"charts", []string{module + "/internal/render"}, "whoever installs the charts needs nothing else"},
 	{"internal/render", nil, "a few constructs of text/template, and not that"},
 	{"internal/golden", []string{"github.com/google/go-cmp"}, "compares texts in tests"},
+	{"internal/treefile", []string{"golang.org/x/tools/txtar"}, "reads trees of files in tests"},
 	{"internal/wording", nil, "reads the source in tests"},
 	{"internal/hostile", nil, "what it fills must not clean it"},
 }

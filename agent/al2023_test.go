@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -66,11 +65,8 @@ func TestInventoryOfAL2023(t *testing.T) {
 		for at, text := range al2023 {
 			writeFile(t, filepath.Join(root, at), text)
 		}
-		ca, err := os.ReadFile("testdata/bases/ubuntu2204-aks/etc/kubernetes/certs/ca.crt")
-		if err != nil {
-			t.Fatal(err)
-		}
-		writeFile(t, filepath.Join(root, "etc/kubernetes/pki/ca.crt"), string(ca))
+		aks := readTree(t, "testdata/bases/ubuntu2204-aks.txtar")
+		writeFile(t, filepath.Join(root, "etc/kubernetes/pki/ca.crt"), aks.Text("etc/kubernetes/certs/ca.crt"))
 		run(t, "rpm", "--root", root, "--dbpath", "/var/lib/rpm", "-i", "--nodeps", "--nosignature", "--noplugins", built)
 		return root
 	}

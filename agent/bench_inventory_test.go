@@ -67,7 +67,7 @@ func TestBenchInventory(t *testing.T) {
 func TestBenchUnknown(t *testing.T) {
 	bench.Need(t)
 	root := t.TempDir()
-	copyTree(t, "testdata/bases/debian12-kubeadm", root)
+	unpackBase(t, "debian12-kubeadm", root)
 	writeFile(t, filepath.Join(root, "etc/kamino/seal.yaml"), "apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\nverify: {unknown: report}\n")
 	program := buildAgent(t)
 	for i := range 120_000 {

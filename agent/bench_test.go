@@ -43,7 +43,7 @@ func TestBench(t *testing.T) {
 			t.Fatal(err)
 		}
 		id := fmt.Sprintf("5e1f0a2b-3c4d-4e6f-8a9b-0c1d2e3f4a%02d", i)
-		writeFile(t, filepath.Join(w.dir, "imds/instance.json"), strings.ReplaceAll(benchInstance, "VMID", id))
+		w.platform.serve("instance.json", strings.ReplaceAll(benchInstance, "VMID", id))
 		w.step(step{Machine: id})
 		fresh = append(fresh, milliseconds(func() { w.run("boot --early", 0); w.run("boot", 0) }))
 		w.step(step{Machine: id})
@@ -78,15 +78,14 @@ const (
 // benchWorld is a node's disk with 200,000 files, on a real file system: software, unpacked images,
 // and everything else.
 func benchWorld(t *testing.T) *world {
-	top := t.TempDir()
-	w := &world{t: t, dir: top, root: filepath.Join(top, "root"), platform: servePlatform(t, filepath.Join(top, "imds"))}
-	copyTree(t, "testdata/bases/debian12-kubeadm", w.root)
+	w := &world{t: t, root: filepath.Join(t.TempDir(), "root"), platform: servePlatform(t, map[string]string{})}
+	unpackBase(t, "debian12-kubeadm", w.root)
 	ca, err := os.ReadFile(filepath.Join(w.root, "etc/kubernetes/pki/ca.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	indented := "|\n    " + strings.ReplaceAll(strings.TrimSpace(string(ca)), "\n", "\n    ")
-	writeFile(t, filepath.Join(top, "imds/userdata"), fmt.Sprintf(benchConfig, indented))
+	w.platform.serve("userdata", fmt.Sprintf(benchConfig, indented))
 	text := []byte(strings.Repeat("The quick brown fox jumps over the lazy dog.\n", 100))
 	for tree, n := range map[string]int{"usr/lib": 100_000, "var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots": 60_000, "srv": 20_000, "var/lib/app": 20_000} {
 		for i := range n {

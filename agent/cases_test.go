@@ -22,9 +22,10 @@ import (
 
 	"kamino.dev/kamino/agent"
 	"kamino.dev/kamino/agent/host"
+	"kamino.dev/kamino/internal/treefile"
 )
 
-var update = flag.Bool("update", false, "write what the cases do to their want folders")
+var update = flag.Bool("update", false, "write what the cases do to the files below want/ in their archives")
 
 // binary is this test's own program, which is the agent when it finds agentEnv in its environment:
 // the real program, but for commands, which it only records.
@@ -48,8 +49,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// config is a case's file config: a tree from testdata/bases with the case's root/ laid over it,
-// changes that git cannot store, and commands.
+// testCase is an archive of testdata/cases (package treefile has the format). Its comment is a config; root/
+// is laid over the base, imds/ and imds2/ are what a fakePlatform answers, want/ is what the commands do.
+type testCase struct {
+	config
+	path string
+	tree treefile.Tree
+}
+
+// config is a tree from testdata/bases, changes that an archive cannot hold, and commands.
 type config struct {
 	About   string   `yaml:"about"`
 	Base    string   `yaml:"base"`
@@ -65,53 +73,43 @@ type step struct {
 	Run     string `yaml:"run"`
 	Exit    int    `yaml:"exit"`
 	Machine string `yaml:"machine"` // the disk wakes up on this machine: memory is empty, SMBIOS shows this UUID ("none": nothing), on EC2 this instance
-	IMDS    string `yaml:"imds"`    // folder below the case that answers from now on, or "gone"
+	IMDS    string `yaml:"imds"`    // folder of the archive that answers from now on, or "gone"
 	Edit    string `yaml:"edit"`    // NAME: CONTENT written into the root
 }
 
-// TestCases runs every folder of testdata/cases: root/, imds/, config, want/. With -update it
-// writes want/.
+// TestCases runs every archive of testdata/cases. With -update it writes what they hold below want/.
 func TestCases(t *testing.T) {
-	folders, err := filepath.Glob("testdata/cases/*/config")
-	if err != nil || len(folders) < 40 {
-		t.Fatalf("%d cases, %v", len(folders), err)
+	names := archives(t, "testdata/cases")
+	if len(names) < 40 {
+		t.Fatalf("%d cases", len(names))
 	}
 	t.Run("reference", func(t *testing.T) { runCase(t, reference) }) // first: the others are compared with it
-	for _, f := range folders {
-		dir := filepath.Dir(f)
-		if dir == reference {
+	for _, name := range names {
+		if name == reference {
 			continue
 		}
-		t.Run(filepath.Base(dir), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			runCase(t, dir)
+			runCase(t, name)
 		})
 	}
 }
 
 // reference shows every file that a seal writes; other cases show what differs from it.
-const reference = "testdata/cases/seal-debian12-kubeadm"
-
-func referenceText(name string) string {
-	text, err := os.ReadFile(filepath.Join(reference, "want/root", name))
-	if err != nil {
-		return ""
-	}
-	return string(text)
-}
+const reference = "seal-debian12-kubeadm"
 
 type world struct {
 	t        *testing.T
-	dir      string // of the case
+	tree     treefile.Tree // of the case
 	root     string
 	platform *fakePlatform
 	env      []string
 	out      bytes.Buffer
 }
 
-func runCase(t *testing.T, dir string) {
-	c := readConfig(t, dir)
-	w := newWorld(t, dir, c)
+func runCase(t *testing.T, name string) {
+	c := readCase(t, name)
+	w := newWorld(t, c)
 	if c.Sealed != "" {
 		w.run("seal "+c.Sealed, 0)
 		w.forget()
@@ -129,45 +127,44 @@ func runCase(t *testing.T, dir string) {
 	for name, text := range got {
 		got[name] = w.normal(text)
 	}
+	var known map[string]string
+	if name != reference {
+		known = readCase(t, reference).tree.Below("want/root").Texts()
+	}
 	for name, e := range after {
 		text := w.normal(generated(e.content))
 		if name == "var/lib/kamino/unknown.list" {
 			continue // a line for each file that nothing explains, which agent/seal tests
 		}
-		if e.interesting(before[name]) && (dir == reference || text != referenceText(name)) {
+		if e.interesting(before[name]) && text != known[name] {
 			got["root/"+name] = text
 		}
 	}
-	compareWant(t, filepath.Join(dir, "want"), got)
+	c.compareWant(t, got)
 }
 
-func readConfig(t *testing.T, dir string) config {
+func readCase(t *testing.T, name string) testCase {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "config"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c config
-	dec := yaml.NewDecoder(bytes.NewReader(data))
+	c := testCase{path: filepath.Join("testdata/cases", name+".txtar")}
+	c.tree = readTree(t, c.path)
+	dec := yaml.NewDecoder(strings.NewReader(c.tree.Comment))
 	dec.KnownFields(true)
-	if err := dec.Decode(&c); err != nil {
-		t.Fatal(err)
+	if err := dec.Decode(&c.config); err != nil {
+		t.Fatalf("%s: %v", c.path, err)
 	}
 	if c.About == "" || len(c.Steps) == 0 {
-		t.Fatal("config: about and steps are required")
+		t.Fatalf("%s: about and steps are required", c.path)
 	}
 	return c
 }
 
-func newWorld(t *testing.T, dir string, c config) *world {
+func newWorld(t *testing.T, c testCase) *world {
 	t.Helper()
 	top := inMemory(t)
-	w := &world{t: t, dir: dir, root: filepath.Join(top, "root"), platform: servePlatform(t, filepath.Join(dir, "imds"))}
+	w := &world{t: t, tree: c.tree, root: filepath.Join(top, "root"), platform: servePlatform(t, c.tree.Below("imds").Texts())}
 	w.platform.root = w.root
-	copyTree(t, filepath.Join("testdata/bases", c.Base), w.root)
-	if _, err := os.Stat(filepath.Join(dir, "root")); err == nil {
-		copyTree(t, filepath.Join(dir, "root"), w.root)
-	}
+	unpackBase(t, c.Base, w.root)
+	unpack(t, c.tree.Below("root"), w.root)
 	for _, p := range c.Prepare {
 		w.prepare(strings.Fields(p))
 	}
@@ -203,8 +200,10 @@ func (w *world) step(s step) {
 		if s.Machine != "none" {
 			w.smbios(strings.Fields(s.Machine))
 		}
+	case s.IMDS == "gone":
+		w.platform.leave()
 	case s.IMDS != "":
-		w.platform.answerFrom(filepath.Join(w.dir, s.IMDS))
+		w.platform.answerFrom(w.tree.Below(s.IMDS).Texts())
 	case s.Edit != "":
 		name, content, _ := strings.Cut(s.Edit, ": ")
 		writeFile(w.t, filepath.Join(w.root, name), strings.ReplaceAll(content, `\n`, "\n"))
@@ -269,32 +268,21 @@ func (w *world) normal(text string) string {
 	return text
 }
 
-func compareWant(t *testing.T, dir string, got map[string]string) {
+func (c testCase) compareWant(t *testing.T, got map[string]string) {
 	t.Helper()
 	if *update {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		c.tree.Files = slices.DeleteFunc(c.tree.Files, func(f treefile.File) bool { return strings.HasPrefix(f.Name, "want/") })
 		for name, text := range got {
 			if text != "" {
-				writeFile(t, filepath.Join(dir, name), text)
+				c.tree.Files = append(c.tree.Files, treefile.File{Name: "want/" + name, Content: text})
 			}
+		}
+		if err := c.tree.Write(c.path); err != nil {
+			t.Fatal(err)
 		}
 		return
 	}
-	want := map[string]string{}
-	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(name)
-		rel, _ := filepath.Rel(dir, name)
-		want[rel] = string(data)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := c.tree.Below("want").Texts()
 	for name, text := range got {
 		if diff := cmp.Diff(want[name], text); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -16,21 +16,17 @@ import (
 // TestInventoryOfBases goes an operator's way on each tree: the unknown reads in five minutes, the
 // list written for review lets the disk be sealed, and one file more does not.
 func TestInventoryOfBases(t *testing.T) {
-	bases, err := os.ReadDir("testdata/bases")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, base := range bases {
-		t.Run(base.Name(), func(t *testing.T) {
+	for _, base := range archives(t, "testdata/bases") {
+		t.Run(base, func(t *testing.T) {
 			t.Parallel()
 			top := inMemory(t)
 			policy := filepath.Join(top, "policy.yaml")
 			fresh := func(name string) string {
 				root := filepath.Join(top, name)
-				copyTree(t, filepath.Join("testdata/bases", base.Name()), root)
+				unpackBase(t, base, root)
 				return root
 			}
-			join := joinOf(filepath.Join("testdata/bases", base.Name()))
+			join := joinOf(fresh("as it is"))
 			run := func(root string, args ...string) (string, int) {
 				return agentRun(t, append(append(args, "--root", root), join...)...)
 			}
@@ -66,8 +62,8 @@ func TestLookBeforeDrain(t *testing.T) {
 	policy := filepath.Join(top, "policy.yaml")
 	fresh := func(name string) string {
 		root := filepath.Join(top, name)
-		copyTree(t, "testdata/bases/debian12-kubeadm", root)
-		copyTree(t, "testdata/cases/boot-file-source/root", root)                      // a NodeConfig, without which no clone could join
+		unpackBase(t, "debian12-kubeadm", root)
+		unpack(t, readCase(t, "boot-file-source").tree.Below("root"), root)            // a NodeConfig, without which no clone could join
 		if err := os.Remove(filepath.Join(root, "etc/kamino/seal.yaml")); err != nil { // the policy counts
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 // Without a receipt the disk comes back wholly; with one, its first boot finishes the work.
 func TestKilled(t *testing.T) {
 	for _, lines := range []int{1, 5, 20, 40, 60, 80, 90, 95, 99} {
-		w := newWorld(t, "testdata/cases/boot-clone-token", readConfig(t, "testdata/cases/boot-clone-token"))
+		w := newWorld(t, readCase(t, "boot-clone-token"))
 		before := listTree(t, w.root)
 		cmd := exec.Command(binary, "seal", "--root", w.root, "--run", "r1", "--donor", benchHost, "--no-install", "--free-space", "none")
 		cmd.Env = w.env

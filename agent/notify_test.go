@@ -11,9 +11,8 @@ import (
 // TestNotify: kubelet may start before the platform has been told, because a WireServer can be away
 // for minutes.
 func TestNotify(t *testing.T) {
-	const dir = "testdata/cases/boot-clone-token"
-	c := readConfig(t, dir)
-	w := newWorld(t, dir, c)
+	c := readCase(t, "boot-clone-token")
+	w := newWorld(t, c)
 	w.run("seal "+c.Sealed, 0)
 	last := len(c.Steps) - 1 // the boot that tells
 	for _, s := range c.Steps[:last] {

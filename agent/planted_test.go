@@ -159,7 +159,7 @@ func tally(t *testing.T, config, set string, kinds []kind, fates []string, least
 // judgePlanted fills in the fates of the kinds of one base.
 func judgePlanted(t *testing.T, base string, kinds []kind, fates []string) {
 	root := filepath.Join(inMemory(t), "root")
-	copyTree(t, filepath.Join("testdata/bases", base), root)
+	unpackBase(t, base, root)
 	named := ownNames(t, root)
 	for _, k := range kinds {
 		if k.Base == base {
@@ -217,18 +217,18 @@ func ask(t *testing.T, into any, args ...string) {
 
 // TestUnplanted: the trees as they are seal without a finding.
 func TestUnplanted(t *testing.T) {
-	bases, err := filepath.Glob("testdata/bases/*")
-	if err != nil || len(bases) < 4 {
-		t.Fatalf("%d base trees, %v", len(bases), err)
+	bases := archives(t, "testdata/bases")
+	if len(bases) < 4 {
+		t.Fatalf("%d base trees", len(bases))
 	}
 	for _, base := range bases {
 		root := filepath.Join(inMemory(t), "root")
-		copyTree(t, base, root)
+		unpackBase(t, base, root)
 		code, out := sealTree(t, root)
 		if code != 0 {
-			t.Errorf("%s: exit code %d\n%s", filepath.Base(base), code, out)
+			t.Errorf("%s: exit code %d\n%s", base, code, out)
 		}
-		fmt.Printf("UNPLANTED %s: exit code %d\n", filepath.Base(base), code)
+		fmt.Printf("UNPLANTED %s: exit code %d\n", base, code)
 	}
 }
 
@@ -275,7 +275,7 @@ func plantKind(t *testing.T, root string, k kind, named *strings.Replacer) (name
 
 func sealPlanted(t *testing.T, k kind) string {
 	root := filepath.Join(inMemory(t), "root")
-	copyTree(t, filepath.Join("testdata/bases", k.Base), root)
+	unpackBase(t, k.Base, root)
 	name, content := plantKind(t, root, k, ownNames(t, root))
 	defer os.RemoveAll(filepath.Dir(root))
 	code, out := sealTree(t, root)

@@ -27,7 +27,7 @@ func TestDryRunAndSeal(t *testing.T) {
 	top := inMemory(t)
 	fresh := func(name string) string {
 		root := filepath.Join(top, name)
-		copyTree(t, "testdata/bases/debian12-kubeadm", root)
+		unpackBase(t, "debian12-kubeadm", root)
 		return root
 	}
 	policy := filepath.Join(top, "policy.yaml")
@@ -71,7 +71,7 @@ func TestDryRunAndSeal(t *testing.T) {
 // holds its databases.
 func TestVerifyBesideContainerd(t *testing.T) {
 	root := filepath.Join(inMemory(t), "root")
-	copyTree(t, "testdata/bases/debian12-kubeadm", root)
+	unpackBase(t, "debian12-kubeadm", root)
 	const overlay = "var/lib/containerd/io.containerd.snapshotter.v1.overlayfs"
 	writeFile(t, filepath.Join(root, overlay, "snapshots/8/fs/root/key.pem"), testKey)
 	name := filepath.Join(root, overlay, "metadata.db")

@@ -16,7 +16,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -28,6 +27,7 @@ import (
 	"kamino.dev/kamino/agent/host"
 	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/seal"
+	"kamino.dev/kamino/internal/treefile"
 )
 
 // apiServer is one that keeps what it is told, in one list with the commands of the host.
@@ -202,8 +202,9 @@ func TestUsage(t *testing.T) {
 func donor(t *testing.T) (*disk.Disk, host.Recorder) {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "root")
-	if out, err := exec.Command("cp", "-r", "testdata/bases/debian12-kubeadm", root).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	tree, err := treefile.Read("testdata/bases/debian12-kubeadm.txtar")
+	if err := errors.Join(err, tree.Unpack(root)); err != nil {
+		t.Fatal(err)
 	}
 	d, err := disk.Open(root)
 	if err != nil {

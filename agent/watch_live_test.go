@@ -23,43 +23,27 @@ const liveMachine = "5e1f0a2b-3c4d-4e6f-8a9b-0c1d2e3f4a5b"
 // runs as a process of its own.
 type live struct {
 	*world
-	imds  string // the folder that answers
 	agent *exec.Cmd
 }
 
 func newLive(t *testing.T) *live {
-	const dir = "testdata/cases/watch-rollback"
-	c := readConfig(t, dir)
-	l := &live{world: newWorld(t, dir, c), imds: filepath.Join(t.TempDir(), "imds")}
-	copyTree(t, filepath.Join(dir, "imds"), l.imds)
+	c := readCase(t, "watch-rollback")
+	l := &live{world: newWorld(t, c)}
 	l.run("seal "+c.Sealed, 0)
-	l.platform.answerFrom(l.imds)
 	l.step(step{Machine: liveMachine})
 	l.run("boot", 0)
 	return l
 }
 
-// serve replaces a file of IMDS, so that no request sees half of it.
-func (l *live) serve(name, text string) {
-	l.t.Helper()
-	writeFile(l.t, filepath.Join(l.imds, name+".new"), text)
-	if err := os.Rename(filepath.Join(l.imds, name+".new"), filepath.Join(l.imds, name)); err != nil {
-		l.t.Fatal(err)
-	}
-}
-
 // offer puts a document in the user data.
 func (l *live) offer(generation int, kubelet string) {
-	l.t.Helper()
-	text, err := os.ReadFile(filepath.Join(l.dir, "imds/userdata"))
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	l.serve("userdata", strings.Replace(string(text), "generation: 1", fmt.Sprintf("generation: %d", generation), 1)+"kubelet: {"+kubelet+"}\n")
+	l.platform.serve("userdata", strings.Replace(l.tree.Text("imds/userdata"), "generation: 1", fmt.Sprintf("generation: %d", generation), 1)+"kubelet: {"+kubelet+"}\n")
 }
 
 // sickWith makes kubelet unhealthy while its configuration contains a text.
-func (l *live) sickWith(text string) { l.serve("kubelet", "var/lib/kubelet/config.yaml "+text) }
+func (l *live) sickWith(text string) {
+	l.platform.serve("kubelet", "var/lib/kubelet/config.yaml "+text)
+}
 
 func (l *live) start(args ...string) {
 	l.t.Helper()
@@ -287,7 +271,7 @@ func TestWatchNode(t *testing.T) {
 		return strings.Contains(text, `"generation":2,"status":"RolledBack","error":"node not healthy within 200ms: it is not Ready: KubeletNotReady: no network"`) &&
 			strings.Contains(text, `"offered":{"generation":3,`)
 	})
-	l.serve("status", "/metadata/instance/compute/userData 403\n")
+	l.platform.serve("status", "/metadata/instance/compute/userData 403\n")
 	l.until("unreadable", func(liveState) bool { return strings.Contains(c.config(), `"status":"Unreadable"`) })
 	l.end(syscall.SIGTERM)
 }

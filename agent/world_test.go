@@ -18,9 +18,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"kamino.dev/kamino/internal/treefile"
 )
 
-// fakePlatform is IMDS, WireServer and kubelet's health endpoint of one machine, from a folder:
+// fakePlatform is IMDS, WireServer and kubelet's health endpoint of one machine, from the texts of a folder:
 //
 //	instance.json   the instance document
 //	instance-id     the instance, where the machine is one of EC2
@@ -31,7 +33,7 @@ import (
 type fakePlatform struct {
 	url  string
 	mu   sync.Mutex
-	dir  string
+	text map[string]string
 	gone bool
 	log  []string
 	used map[string]int
@@ -39,24 +41,39 @@ type fakePlatform struct {
 	hold chan struct{} // the WireServer answers when it is closed; nil: at once
 }
 
-func servePlatform(t *testing.T, dir string) *fakePlatform {
-	p := &fakePlatform{dir: dir, used: map[string]int{}}
+func servePlatform(t *testing.T, text map[string]string) *fakePlatform {
+	p := &fakePlatform{text: text, used: map[string]int{}}
 	s := httptest.NewServer(p)
 	t.Cleanup(s.Close)
 	p.url = s.URL
 	return p
 }
 
-func (p *fakePlatform) answerFrom(dir string) {
+func (p *fakePlatform) answerFrom(text map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dir, p.gone, p.used = dir, filepath.Base(dir) == "gone", map[string]int{}
+	p.text, p.gone, p.used = text, false, map[string]int{}
 }
 
+// serve replaces one text.
+func (p *fakePlatform) serve(name, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.text[name] = text
+}
+
+// leave makes every request fail until the platform answers from another folder.
+func (p *fakePlatform) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone = true
+}
+
+// said has what the agent reported, each report with a line for its request.
 func (p *fakePlatform) said() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return strings.Join(p.log, "\n")
+	return strings.Join(p.log, "")
 }
 
 func (p *fakePlatform) forget() {
@@ -66,8 +83,8 @@ func (p *fakePlatform) forget() {
 }
 
 func (p *fakePlatform) file(name string) (string, bool) {
-	data, err := os.ReadFile(filepath.Join(p.dir, name))
-	return string(data), err == nil
+	text, ok := p.text[name]
+	return text, ok
 }
 
 const plainGoalState = `<?xml version="1.0" encoding="utf-8"?><GoalState><Version>2012-11-30</Version><Incarnation>1</Incarnation><Container><ContainerId>c-1</ContainerId>` +
@@ -113,7 +130,7 @@ func (p *fakePlatform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case r.URL.RawQuery == "comp=health", at == "/provisioning/health":
 		body, _ := io.ReadAll(r.Body)
-		p.log = append(p.log, fmt.Sprintf("%s %s\n%s", r.Method, r.URL.RequestURI(), strings.TrimSpace(string(body))))
+		p.log = append(p.log, fmt.Sprintf("%s %s\n%s\n", r.Method, r.URL.RequestURI(), strings.TrimSpace(string(body))))
 	default:
 		ok = false
 	}
@@ -380,6 +397,41 @@ func diffTrees(before, after map[string]entry) string {
 		return ""
 	}
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// archives are the names of the archives in a folder.
+func archives(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		names = append(names, strings.TrimSuffix(filepath.Base(path), ".txtar"))
+	}
+	return names
+}
+
+func readTree(t testing.TB, path string) treefile.Tree {
+	t.Helper()
+	tree, err := treefile.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func unpack(t *testing.T, tree treefile.Tree, root string) {
+	t.Helper()
+	if err := tree.Unpack(root); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unpackBase makes a root of a base tree.
+func unpackBase(t *testing.T, base, root string) {
+	t.Helper()
+	unpack(t, readTree(t, filepath.Join("testdata/bases", base+".txtar")), root)
 }
 
 func copyTree(t *testing.T, from, to string) {

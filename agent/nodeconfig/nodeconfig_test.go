@@ -16,6 +16,7 @@ import (
 	"kamino.dev/kamino/agent/disk/disktest"
 	"kamino.dev/kamino/agent/host"
 	"kamino.dev/kamino/agent/userdata"
+	"kamino.dev/kamino/internal/treefile"
 )
 
 func head(rest string) string {
@@ -86,10 +87,11 @@ func TestFind(t *testing.T) {
 // of its unit.
 func FuzzRender(f *testing.F) {
 	f.Add([]byte(head("join: {method: keep}\n")))
-	ca, err := os.ReadFile("../testdata/bases/debian12-kubeadm/etc/kubernetes/pki/ca.crt")
+	base, err := treefile.Read("../testdata/bases/debian12-kubeadm.txtar")
 	if err != nil {
 		f.Fatal(err)
 	}
+	ca := []byte(base.Text("etc/kubernetes/pki/ca.crt"))
 	f.Add([]byte(head("cluster: {endpoint: 'https://10.0.0.1:6443', ca: " + base64.StdEncoding.EncodeToString(ca) + "}\n" +
 		"join: {method: bootstrapToken, token: abcdef.0123456789abcdef}\nkubelet: {version: v1.36.3, labels: {a: b}, args: [--v=4], config: {a: {b: [1]}}}\ncontainerd: {config: 'version = 2'}\n")))
 	f.Add([]byte("a: &a [*a]\n"))

@@ -1,3 +1,0 @@
-#!/usr/bin/env bash
-echo "this image is configured by nodeadm"
-exit 1

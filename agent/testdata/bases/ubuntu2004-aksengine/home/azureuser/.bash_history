@@ -1,1 +1,0 @@
-az login --service-principal -p hunter2hunter2

@@ -1,1 +1,0 @@
-#define NODE 1
