@@ -5,9 +5,10 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // textLines are the lines of a file without comments and empty ones.
@@ -54,7 +55,7 @@ func noPasswords(_ *look, name string, data []byte) bool {
 	return true
 }
 
-var answersSecret = regexp.MustCompile(`passw|passphrase|secret|token|credential|api[-_]?key|(?:access|licen[cs]e|private)[-_]?key`)
+var answersSecret = lazyregexp.New(`passw|passphrase|secret|token|credential|api[-_]?key|(?:access|licen[cs]e|private)[-_]?key`)
 
 // noAnsweredPassword: debconf's answers (debconf.conf(5), "Name:" and "Value:"), of which none is a
 // password's.
@@ -73,7 +74,7 @@ func noAnsweredPassword(_ *look, _ string, data []byte) bool {
 }
 
 // initiatorPassword is the login of an iSCSI root on the kernel's command line (dracut.cmdline(7)).
-var initiatorPassword = regexp.MustCompile(`netroot=iscsi:[^\s@]+@|iscsi\.(?:in\.)?password=`)
+var initiatorPassword = lazyregexp.New(`netroot=iscsi:[^\s@]+@|iscsi\.(?:in\.)?password=`)
 
 // noBootPassword: GRUB's commands password and password_pbkdf2 give a user a password, in the text
 // or as a hash; the kernel's command line may have that of a disk.
@@ -108,7 +109,7 @@ func onlyHosts(_ *look, _ string, data []byte) bool {
 }
 
 // hostName is a name of hosts(5): its parts are not longer than names are, as keys may be.
-var hostName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?$`)
+var hostName = lazyregexp.New(`^[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?$`)
 
 func onlyWords(words ...string) func(*look, string, []byte) bool {
 	return func(_ *look, _ string, data []byte) bool {
@@ -157,7 +158,7 @@ func noCredentials(_ *look, _ string, data []byte) bool {
 }
 
 // longKey is a part of an address in hexadecimal, as keys in it are.
-var longKey = regexp.MustCompile(`/[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12,}`)
+var longKey = lazyregexp.New(`/[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12,}`)
 
 // compiledPython: PEP 552's header with the time and size of the source, which must be there.
 func compiledPython(l *look, name string, data []byte) bool {

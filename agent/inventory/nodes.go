@@ -3,10 +3,11 @@ package inventory
 import (
 	"bytes"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // nodeRows are the reviewed list of files that installers put on Kubernetes nodes without a package:
@@ -63,15 +64,15 @@ func inEach(dirs []string, names ...string) (paths []string) {
 }
 
 var (
-	userInURL = regexp.MustCompile(`://[^/\s]*(?:@|%40)`)
-	curlLogin = regexp.MustCompile(`\bcurl\b[^\n|;&]*[ \t](?:-u[ \t]*|--user[ \t=]+)["']?[\w.@-]+:[^\s$]`)
+	userInURL = lazyregexp.New(`://[^/\s]*(?:@|%40)`)
+	curlLogin = lazyregexp.New(`\bcurl\b[^\n|;&]*[ \t](?:-u[ \t]*|--user[ \t=]+)["']?[\w.@-]+:[^\s$]`)
 	// passwordList are accounts and their passwords, as cloud-init's module of that name takes them.
-	passwordList = regexp.MustCompile(`(?m)^[ \t]*["']?chpasswd["']?[ \t]*:(?:[^\n]*\n[ \t]+){0,3}[^\n]*\b(?:list|users)["']?[ \t]*:`)
-	commands     = regexp.MustCompile(`(?m)(?:^|[{,])[ \t]*["']?(?:write_files|runcmd|bootcmd)["']?[ \t]*:`)
+	passwordList = lazyregexp.New(`(?m)^[ \t]*["']?chpasswd["']?[ \t]*:(?:[^\n]*\n[ \t]+){0,3}[^\n]*\b(?:list|users)["']?[ \t]*:`)
+	commands     = lazyregexp.New(`(?m)(?:^|[{,])[ \t]*["']?(?:write_files|runcmd|bootcmd)["']?[ \t]*:`)
 	// secretSetting is an assignment to a name that stands for a credential, and its value.
-	secretSetting = regexp.MustCompile(`(?i)(?:passw|passphrase|psk|secret|token|credential|api_?key|private_?key|\bauth\b)[\w.-]*["']?[ \t]*[:=][ \t]*\[?["']?([^\s"',}\]]*)`)
-	harmless      = regexp.MustCompile(`(?i)^(?:|all|y|n|yes|no|on|off|true|false|null|none|[0-9]+|/.*|\$[({A-Z].*|\{.*|\[.*)$`)
-	hardware      = regexp.MustCompile(`(?i)\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b`)
+	secretSetting = lazyregexp.New(`(?i)(?:passw|passphrase|psk|secret|token|credential|api_?key|private_?key|\bauth\b)[\w.-]*["']?[ \t]*[:=][ \t]*\[?["']?([^\s"',}\]]*)`)
+	harmless      = lazyregexp.New(`(?i)^(?:|all|y|n|yes|no|on|off|true|false|null|none|[0-9]+|/.*|\$[({A-Z].*|\{.*|\[.*)$`)
+	hardware      = lazyregexp.New(`(?i)\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b`)
 )
 
 // plain is text without a credential: no address with a user, no value of a setting that is named

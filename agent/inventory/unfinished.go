@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // Held are the packages that an administrator has put on hold in dpkg's status, sorted.
@@ -98,7 +98,7 @@ func beside(h header) bool {
 
 // unpacking is the end of the name of a file that rpm is writing, and renames when it is done
 // (lib/fsm.c: ";%08x", the transaction's number).
-var unpacking = regexp.MustCompile(`;[0-9a-f]{8}$`)
+var unpacking = lazyregexp.New(`;[0-9a-f]{8}$`)
 
 // dpkgStates visits the packages of dpkg's status with the three words of each.
 func dpkgStates(d *disk.Disk, visit func(name, want, flag, state string)) error {

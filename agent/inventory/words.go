@@ -1,20 +1,21 @@
 package inventory
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
+
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 var (
 	// public are digests of images, certificates and public keys, whose letters are random, too.
-	public = regexp.MustCompile(`sha256:[0-9a-f]{64}|(?s:-----BEGIN (?:PGP PUBLIC KEY BLOCK|(?:TRUSTED )?CERTIFICATE)-----.*?-----END [A-Z ]+-----)`)
+	public = lazyregexp.New(`sha256:[0-9a-f]{64}|(?s:-----BEGIN (?:PGP PUBLIC KEY BLOCK|(?:TRUSTED )?CERTIFICATE)-----.*?-----END [A-Z ]+-----)`)
 	// spoken is what follows the name of a credential in a sentence, a comment or a command.
-	spoken    = regexp.MustCompile(`(?i)\b(?:pass(?:word|wd|phrase)?|pwd?|psk|secret|token|credentials?|admin|login)\b["']?[ \t]*(?:is\b)?[ \t:=/,]*["'\[]*([^\s"',}\]]{8,})`)
-	scattered = regexp.MustCompile(`[0-9][A-Za-z]{3,}[0-9]`)
-	capitals  = regexp.MustCompile(`^[A-Z0-9]+(?:_[A-Z0-9]+)+$`)
-	uuid      = regexp.MustCompile(`^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+	spoken    = lazyregexp.New(`(?i)\b(?:pass(?:word|wd|phrase)?|pwd?|psk|secret|token|credentials?|admin|login)\b["']?[ \t]*(?:is\b)?[ \t:=/,]*["'\[]*([^\s"',}\]]{8,})`)
+	scattered = lazyregexp.New(`[0-9][A-Za-z]{3,}[0-9]`)
+	capitals  = lazyregexp.New(`^[A-Z0-9]+(?:_[A-Z0-9]+)+$`)
+	uuid      = lazyregexp.New(`^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
 )
 
 // wordsOf are the words of a text.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/scan"
 	"kamino.dev/kamino/agent/userdata"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // EC2 is the instance metadata service of AWS, version 2 only: a session token is fetched by PUT,
@@ -44,7 +44,7 @@ const (
 	ec2UUIDPrefix = "ec2"
 )
 
-var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8}([0-9a-f]{9})?$`)
+var instanceID = lazyregexp.New(`^i-[0-9a-f]{8}([0-9a-f]{9})?$`)
 
 // InstanceID is the instance that SMBIOS names on Nitro: the asset tag of the board
 // (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/identify_ec2_instances.html). Empty on Xen,

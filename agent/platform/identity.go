@@ -3,18 +3,18 @@
 package platform
 
 import (
-	"regexp"
 	"strings"
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/scan"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // dmiUUID is the SMBIOS system UUID as the kernel shows it, readable by root only
 // (https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-firmware-dmi-tables).
 const dmiUUID = "sys/class/dmi/id/product_uuid"
 
-var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+var uuid = lazyregexp.New(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
 // SMBIOS is the machine's UUID in lower case, or empty when it cannot be read or is one of the
 // values that boards without a UUID show.

@@ -4,11 +4,11 @@ package roots
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // Roots are directories of one disk, relative to its root and without links. The first of each is
@@ -47,16 +47,16 @@ var configurations = []string{
 
 var (
 	unitDirs = []string{"etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"}
-	programs = regexp.MustCompile(`kubelet|k3s|rke2|k0s|containerd|docker|cri-?o|podman`)
+	programs = lazyregexp.New(`kubelet|k3s|rke2|k0s|containerd|docker|cri-?o|podman`)
 	// What a unit reads or runs, whose text may name a root.
-	unitFiles  = regexp.MustCompile(`(?m)^\s*(?:EnvironmentFile=-?|Exec[A-Za-z]*=[-@:+!]*)(/[^\s"']+)`)
-	configFlag = regexp.MustCompile(`--config(?:=|\s+)["']?(/[^\s"',\]\\]+)`)
+	unitFiles  = lazyregexp.New(`(?m)^\s*(?:EnvironmentFile=-?|Exec[A-Za-z]*=[-@:+!]*)(/[^\s"']+)`)
+	configFlag = lazyregexp.New(`--config(?:=|\s+)["']?(/[^\s"',\]\\]+)`)
 
-	kubeletRoot = regexp.MustCompile(`\b(?:kubelet-)?root-dir["']?\s*[=:\s]\s*["']?(/[^\s"',\]\\]+)`)
-	dataDir     = regexp.MustCompile(`(?i)\bdata[-_]dir["']?\s*[=:\s]\s*["']?(/[^\s"',\]\\]+)`)
-	dockerRoot  = regexp.MustCompile(`(?:\bdata-root|"graph|--graph|\s-g)["']?\s*[=:\s]\s*["']?(/[^\s"',\]\\]+)`)
-	rootFlag    = regexp.MustCompile(`--root(?:=|\s+)["']?(/[^\s"',\]\\]+)`)
-	tomlRoot    = regexp.MustCompile(`(?m)^[ \t]*(?:graph)?root[ \t]*=[ \t]*["'](/[^"'\n]+)["']`)
+	kubeletRoot = lazyregexp.New(`\b(?:kubelet-)?root-dir["']?\s*[=:\s]\s*["']?(/[^\s"',\]\\]+)`)
+	dataDir     = lazyregexp.New(`(?i)\bdata[-_]dir["']?\s*[=:\s]\s*["']?(/[^\s"',\]\\]+)`)
+	dockerRoot  = lazyregexp.New(`(?:\bdata-root|"graph|--graph|\s-g)["']?\s*[=:\s]\s*["']?(/[^\s"',\]\\]+)`)
+	rootFlag    = lazyregexp.New(`--root(?:=|\s+)["']?(/[^\s"',\]\\]+)`)
+	tomlRoot    = lazyregexp.New(`(?m)^[ \t]*(?:graph)?root[ \t]*=[ \t]*["'](/[^"'\n]+)["']`)
 )
 
 // Of reads the roots of a disk. What cannot be read names none.
@@ -125,7 +125,7 @@ func (r *reader) read(name, program string, all *Roots) {
 	if program == "" {
 		program = programs.FindString(name)
 	}
-	add := func(to *[]string, re *regexp.Regexp, below ...string) {
+	add := func(to *[]string, re *lazyregexp.Regexp, below ...string) {
 		for _, m := range re.FindAllStringSubmatch(text, -1) {
 			for _, b := range below {
 				*to = append(*to, path.Join(m[1], b)[1:])

@@ -2,11 +2,12 @@ package scan
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // The last words of a key's name, in lower case and without separators, that make its value a
@@ -87,7 +88,7 @@ func assigned(data []byte, at int) []byte {
 	return data[at:a.end]
 }
 
-var uniqueID = regexp.MustCompile(`^(?:\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?|[0-9a-fA-F]{16,64})$`)
+var uniqueID = lazyregexp.New(`^(?:\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?|[0-9a-fA-F]{16,64})$`)
 
 // identified is the identity of an agent or machine by the name of its key.
 func identified(data []byte, at int) []byte {
@@ -158,9 +159,9 @@ func assignment(data []byte, at int) (a assign, ok bool) {
 }
 
 var (
-	foldedValue = regexp.MustCompile(`^[>|][+-]?[ \t]*\r?\n[ \t]+`)
-	brokenValue = regexp.MustCompile(`^\r?\n[ \t]*["']`)
-	nextElement = regexp.MustCompile(`^</[A-Za-z]{1,16}>\s{0,40}<[A-Za-z]{1,16}>`)
+	foldedValue = lazyregexp.New(`^[>|][+-]?[ \t]*\r?\n[ \t]+`)
+	brokenValue = lazyregexp.New(`^\r?\n[ \t]*["']`)
+	nextElement = lazyregexp.New(`^</[A-Za-z]{1,16}>\s{0,40}<[A-Za-z]{1,16}>`)
 )
 
 // nextLine is where the value is that YAML folds (">-" and "|") or that JSON breaks behind a quoted
@@ -242,7 +243,7 @@ func urlAnchors() (all []string) {
 	return all
 }
 
-var userInfo = regexp.MustCompile("^[a-z]://[^\\s/?#@:\"'<>\\\\]{0,128}:([^\\s/?#\"'<>\\\\]{3,256})@[A-Za-z0-9\\[_-]")
+var userInfo = lazyregexp.New("^[a-z]://[^\\s/?#@:\"'<>\\\\]{0,128}:([^\\s/?#\"'<>\\\\]{3,256})@[A-Za-z0-9\\[_-]")
 
 // urlPassword is the userinfo of RFC 3986 section 3.2.1 with a password that is none of
 // documentation's.
@@ -266,7 +267,7 @@ func exampleHost(rest []byte) bool {
 	return bytes.Contains(host, []byte("example")) || bytes.Equal(host, []byte("host")) || bytes.Equal(host, []byte("hostname")) || bytes.Equal(host, []byte("server"))
 }
 
-var databaseLogin = regexp.MustCompile(`^(?:mysql|mariadb)(?:-?(?:dump|admin|import|check|show))?[ \t][^\n|;&]{0,200}?[ \t]-p["']?([^\s"']{6,128})`)
+var databaseLogin = lazyregexp.New(`^(?:mysql|mariadb)(?:-?(?:dump|admin|import|check|show))?[ \t][^\n|;&]{0,200}?[ \t]-p["']?([^\s"']{6,128})`)
 
 // databasePassword is that of MySQL's and MariaDB's programs, which take it without a space.
 func databasePassword(data []byte, at int) []byte {
@@ -277,7 +278,7 @@ func databasePassword(data []byte, at int) []byte {
 	return part[0]
 }
 
-var loginOption = regexp.MustCompile(`^(?: -u |--user[ =]|sshpass -p)\s*["']?(?:[^\s:"'$]{1,64}:)?([^\s:"']{6,128})`)
+var loginOption = lazyregexp.New(`^(?: -u |--user[ =]|sshpass -p)\s*["']?(?:[^\s:"'$]{1,64}:)?([^\s:"']{6,128})`)
 
 // commandPassword is a login on a command line.
 func commandPassword(data []byte, at int) []byte {
@@ -293,11 +294,11 @@ func commandPassword(data []byte, at int) []byte {
 }
 
 // What documentation and shipped defaults write where a secret belongs.
-var placeholder = regexp.MustCompile(`(?i)^[<$%{@&*(\[~]|\$\{|\$\(|\{\{|<[a-z_ -]+>|%[sdv(]|%\{|\.\.\.|…|x{4}|\*{3}|^0+$|^1234|changeme|change[-_ ]me|replace[-_ ]?me|example|placeholder|redacted|dummy|` +
+var placeholder = lazyregexp.New(`(?i)^[<$%{@&*(\[~]|\$\{|\$\(|\{\{|<[a-z_ -]+>|%[sdv(]|%\{|\.\.\.|…|x{4}|\*{3}|^0+$|^1234|changeme|change[-_ ]me|replace[-_ ]?me|example|placeholder|redacted|dummy|` +
 	`insert[-_ ]|your[-_ ]?|^(?:my|the|some|a)?[-_]?(?:pass(?:word|wd|phrase)?|pwd|pw|secret|token|key|credentials?|user(?:name)?|none|null|nil|true|false|yes|no|empty|undefined|default|foo|bar|baz|test|hidden|secure|required|optional)\d{0,3}$`)
 
 // How Splunk and Junos write obfuscated values.
-var obfuscated = regexp.MustCompile(`^\$[1-9]\$[A-Za-z0-9+/=]{8,}$`)
+var obfuscated = lazyregexp.New(`^\$[1-9]\$[A-Za-z0-9+/=]{8,}$`)
 
 func isPlaceholder(value string) bool {
 	if obfuscated.MatchString(value) {
@@ -318,14 +319,14 @@ func monotonous(value string) bool {
 }
 
 // Names of algorithms, formats and versions look like passwords: letters and digits.
-var technical = regexp.MustCompile(`(?i)^(?:[a-z/_.+-]*[-_./])?(?:sha|md|aes|rsa|dsa|ecdsa|hmac|ed|x|curve|cv|utf|iso|base|ipv|tls|ssl|ssh|oauth|openid|pkcs|krb|p|v|http|h|s|ec|es|rs|hs|ps|nist|win|lib|python|php|perl|java|int|uint|float|md5|sasl|ntlm|type|level|option|arg|field|line|mode|step|rule|rfc)[-_]?\d+(?:[-_./,:+a-z]|\d)*$`)
+var technical = lazyregexp.New(`(?i)^(?:[a-z/_.+-]*[-_./])?(?:sha|md|aes|rsa|dsa|ecdsa|hmac|ed|x|curve|cv|utf|iso|base|ipv|tls|ssl|ssh|oauth|openid|pkcs|krb|p|v|http|h|s|ec|es|rs|hs|ps|nist|win|lib|python|php|perl|java|int|uint|float|md5|sasl|ntlm|type|level|option|arg|field|line|mode|step|rule|rfc)[-_]?\d+(?:[-_./,:+a-z]|\d)*$`)
 
 // scattered digits have a word between them: no name of an algorithm or version has.
-var scattered = regexp.MustCompile(`\d[A-Za-z]{3,}\d`)
+var scattered = lazyregexp.New(`\d[A-Za-z]{3,}\d`)
 
 // A path, a file's name, a variable, a call or a member: what says where the secret is.
-var reference = regexp.MustCompile(`^(?:\.{0,2}/[\w.@-]|[A-Za-z]:\\|file:|env:|vault:|/dev/|https?://|secret(?:s|ref)?[:/.])|\.(?:key|pem|crt|cer|json|ya?ml|conf|cfg|ini|txt|so|py|sh|js|go|rb|html?|service|sock|jks|p12|db|list|gpg|asc)$|[()]|::|->|\+=|&&|\|\|`)
-var member = regexp.MustCompile(`^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$`)
+var reference = lazyregexp.New(`^(?:\.{0,2}/[\w.@-]|[A-Za-z]:\\|file:|env:|vault:|/dev/|https?://|secret(?:s|ref)?[:/.])|\.(?:key|pem|crt|cer|json|ya?ml|conf|cfg|ini|txt|so|py|sh|js|go|rb|html?|service|sock|jks|p12|db|list|gpg|asc)$|[()]|::|->|\+=|&&|\|\|`)
+var member = lazyregexp.New(`^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$`)
 
 // namesSecret is whether a value speaks of secrets rather than being one.
 func namesSecret(value string) bool {

@@ -2,18 +2,19 @@ package scan
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
 	"strings"
+
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // A token is letters and digits, or those and the signs of base64, base64url and base32, which pads
 // with up to six signs.
-var tokenLetters = regexp.MustCompile(`^[A-Za-z0-9_+/-]{20,700}={0,6}$`)
+var tokenLetters = lazyregexp.New(`^[A-Za-z0-9_+/-]{20,700}={0,6}$`)
 
 var (
-	hexOnly       = regexp.MustCompile(`^[0-9a-fA-F]+$`)
-	bareBootstrap = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+	hexOnly       = lazyregexp.New(`^[0-9a-fA-F]+$`)
+	bareBootstrap = lazyregexp.New(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 )
 
 // bareWhy is the detail of a file that bareKind finds.

@@ -3,8 +3,9 @@ package scan
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"slices"
+
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // Bounds of texts in base64.
@@ -351,7 +352,7 @@ func mayBeSecret(values []byte) bool {
 
 func printable(c byte) bool { return c >= ' ' && c <= '~' || c == '\n' || c == '\r' || c == '\t' }
 
-var decodeCommand = regexp.MustCompile(`base64 (?:-i )?(?:-d|-D|--d)|-base64|b64decode|base64_decode|FromBase64String|Base64\.decode`)
+var decodeCommand = lazyregexp.New(`base64 (?:-i )?(?:-d|-D|--d)|-base64|b64decode|base64_decode|FromBase64String|Base64\.decode`)
 
 // decodedSecret is a secret by what data[start:end] is as a whole, decoded: a binary key, a token,
 // or what a command line decodes.

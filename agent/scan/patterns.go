@@ -3,7 +3,8 @@ package scan
 import (
 	"bytes"
 	"encoding/base64"
-	"regexp"
+
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // pattern is a kind of credential by its text. Anchors are literals of at least four bytes, one of
@@ -20,7 +21,7 @@ type pattern struct {
 
 // expr checks with a regular expression anchored at the literal, within the next 4 KiB.
 func expr(re string) func([]byte, int) []byte {
-	compiled := regexp.MustCompile(`^(?:` + re + `)`)
+	compiled := lazyregexp.New(`^(?:` + re + `)`)
 	return func(data []byte, at int) []byte { return compiled.Find(data[at:min(at+4096, len(data))]) }
 }
 
@@ -90,7 +91,7 @@ func isBase64(c byte) bool {
 	return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '+' || c == '/' || c == '='
 }
 
-var jwt = regexp.MustCompile(`^(eyJ[A-Za-z0-9_-]{8,})\.([A-Za-z0-9_-]{8,})\.[A-Za-z0-9_-]{16,}`)
+var jwt = lazyregexp.New(`^(eyJ[A-Za-z0-9_-]{8,})\.([A-Za-z0-9_-]{8,})\.[A-Za-z0-9_-]{16,}`)
 
 // jsonWebToken wants a header that decodes to JSON with an algorithm (RFC 7515 section 4.1.1).
 func jsonWebToken(data []byte, at int) []byte {
@@ -105,7 +106,7 @@ func jsonWebToken(data []byte, at int) []byte {
 	return part[0]
 }
 
-var authHeader = regexp.MustCompile(`^(?i:uthorization)["']?\s{0,8}[:=]\s{0,8}\[?\s{0,8}["']?(?i:bearer|basic|token) +([A-Za-z0-9._~+/=-]{12,})`)
+var authHeader = lazyregexp.New(`^(?i:uthorization)["']?\s{0,8}[:=]\s{0,8}\[?\s{0,8}["']?(?i:bearer|basic|token) +([A-Za-z0-9._~+/=-]{12,})`)
 
 // authorization is the header of RFC 9110 as HTTP writes it, and as TOML, YAML and JSON configure
 // it.
@@ -117,7 +118,7 @@ func authorization(data []byte, at int) []byte {
 	return part[0]
 }
 
-var authValue = regexp.MustCompile(`^(?:auth|identitytoken)\s*=\s*["']([A-Za-z0-9+/=._-]{12,})["']`)
+var authValue = lazyregexp.New(`^(?:auth|identitytoken)\s*=\s*["']([A-Za-z0-9+/=._-]{12,})["']`)
 
 // tomlAuth is a registry's login in containerd's config.toml: "user:password" in base64.
 func tomlAuth(data []byte, at int) []byte {
@@ -157,7 +158,7 @@ func cryptAnchors() []string {
 	return all
 }
 
-var crypt = regexp.MustCompile(`^\$(?:1\$[./A-Za-z0-9]{1,8}\$[./A-Za-z0-9]{22}|apr1\$[./A-Za-z0-9]{1,8}\$[./A-Za-z0-9]{22}|2[aby]\$\d\d\$[./A-Za-z0-9]{53}` +
+var crypt = lazyregexp.New(`^\$(?:1\$[./A-Za-z0-9]{1,8}\$[./A-Za-z0-9]{22}|apr1\$[./A-Za-z0-9]{1,8}\$[./A-Za-z0-9]{22}|2[aby]\$\d\d\$[./A-Za-z0-9]{53}` +
 	`|5\$(?:rounds=\d+\$)?[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{43}|6\$(?:rounds=\d+\$)?[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{40,86}` +
 	`|(?:y|gy|7)\$[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{1,86}\$[./A-Za-z0-9]{43}|sha1\$\d+\$[./A-Za-z0-9]+\$[./A-Za-z0-9]{28}|md5[,$][./A-Za-z0-9$=,]{24,}|argon2(?:id|i|d)\$v=\d+\$[mtp=,0-9]+\$[A-Za-z0-9+/]{8,}\$[A-Za-z0-9+/]{16,})`)
 

@@ -2,9 +2,10 @@ package scan
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
 	"strings"
+
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // The words among secretWords behind which people write what they remember, rather than what a
@@ -36,7 +37,7 @@ func remembered(a assign, last string) bool {
 
 const lowerAndDigits = "abcdefghijklmnopqrstuvwxyz0123456789"
 
-var shortOption = regexp.MustCompile(`^ -p ["']?([A-Za-z0-9!@#%^&*+?~_-]{8,64})(?:["'\s]|$)`)
+var shortOption = lazyregexp.New(`^ -p ["']?([A-Za-z0-9!@#%^&*+?~_-]{8,64})(?:["'\s]|$)`)
 
 // Programs whose -p is no password, and takes a name.
 var notLogins = []string{"mkdir", "cp", "install", "rsync", "unzip", "patch", "tar", "mktemp", "ls", "scp", "git", "ssh-keygen", "systemctl", "journalctl", "modprobe", "cargo", "make", "perl"}
@@ -58,8 +59,8 @@ func optionPassword(data []byte, at int) []byte {
 }
 
 var (
-	cookie  = regexp.MustCompile(`^ookie: ?[\w.-]{1,64}=([A-Za-z0-9%+/=_.~-]{20,})`)
-	webhook = regexp.MustCompile(`^hook[a-z0-9.-]{0,64}(?::\d+)?/[A-Za-z0-9/_.-]{0,128}?([0-9a-f]{32,64})\b`)
+	cookie  = lazyregexp.New(`^ookie: ?[\w.-]{1,64}=([A-Za-z0-9%+/=_.~-]{20,})`)
+	webhook = lazyregexp.New(`^hook[a-z0-9.-]{0,64}(?::\d+)?/[A-Za-z0-9/_.-]{0,128}?([0-9a-f]{32,64})\b`)
 )
 
 // sessionCookie is the header of RFC 6265 with a value that no person chose.

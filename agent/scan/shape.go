@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"math"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // headSize is how much of a file's beginning byShape sees.
@@ -65,9 +65,9 @@ func keyFile(name string, size int64, head []byte) bool {
 var quiet = []string{"sys", "proc", "etc/machine-id", "var/lib/dbus/machine-id", "usr", "boot", "lib", "opt/cni", "etc/ssl/certs", "etc/selinux", "var/lib/selinux", "etc/alternatives", "var/lib/dpkg", "var/cache"}
 
 var (
-	bareID       = regexp.MustCompile(`^\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?$`)
-	bareKey      = regexp.MustCompile(`^(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{48}|[0-9a-fA-F]{56,512}|[A-Za-z0-9+/]{40,700}={1,2})$`)
-	harmlessName = regexp.MustCompile(`(?i)(?:\.(?:sha\d*|md5|sum|digest|crc32|etag|sig|gpg|mo|png|jpg|gif|ico|gz|xz|zst|bz2|zip|deb|rpm|tzdata|pyc|so|bin\.sig)|checksums?|version|commit|head|revision)$|^hash$|md5sum|sha\d+sum`)
+	bareID       = lazyregexp.New(`^\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?$`)
+	bareKey      = lazyregexp.New(`^(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{48}|[0-9a-fA-F]{56,512}|[A-Za-z0-9+/]{40,700}={1,2})$`)
+	harmlessName = lazyregexp.New(`(?i)(?:\.(?:sha\d*|md5|sum|digest|crc32|etag|sig|gpg|mo|png|jpg|gif|ico|gz|xz|zst|bz2|zip|deb|rpm|tzdata|pyc|so|bin\.sig)|checksums?|version|commit|head|revision)$|^hash$|md5sum|sha\d+sum`)
 )
 
 // The DER of OBJECT IDENTIFIERs of key algorithms: rsaEncryption, id-RSASSA-PSS, id-ecPublicKey,

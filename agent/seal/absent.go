@@ -3,11 +3,11 @@ package seal
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // absentDisks is the rule whose matches are found here.
@@ -87,7 +87,7 @@ func absentIn(name, text string, points []string, hasSwap func(string) bool) (re
 
 // resume is where a system looks for the memory that it hibernated with: initramfs.conf(5), and the
 // kernel's parameter.
-var resume = regexp.MustCompile(`(?m)^[^#\n]*\b(?:RESUME|resume)=["']?([^\s"']+)`)
+var resume = lazyregexp.New(`(?m)^[^#\n]*\b(?:RESUME|resume)=["']?([^\s"']+)`)
 
 // isDisk reports whether a source of fstab(5) is a disk that only this machine may have. What a
 // cloud's names stand for each machine of a size has.

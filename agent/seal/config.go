@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"strings"
 
 	"kamino.dev/kamino/agent/inventory"
 	"kamino.dev/kamino/agent/scan"
 	"kamino.dev/kamino/agent/strict"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // Who does what on a clone's first boot.
@@ -159,7 +159,7 @@ func (c *Config) Adapt(ec2 bool) error {
 	return nil
 }
 
-var ruleID = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+var ruleID = lazyregexp.New(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 func (c Config) validate() error {
 	if err := oneOf("firstBoot", c.FirstBoot, FirstBootAgent, FirstBootCloudInit); err != nil {

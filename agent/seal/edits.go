@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // Facts are what identifies the donor. Seal collects them before it changes anything; the scan
@@ -21,7 +21,7 @@ type Facts struct {
 	MachineID string   `json:"machineId,omitempty"`
 }
 
-var mac = regexp.MustCompile(`(?i)\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`)
+var mac = lazyregexp.New(`(?i)\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`)
 
 func mentionsMAC(data []byte) bool { return mac.Match(data) }
 
@@ -73,11 +73,11 @@ func dropDonorMounts(data []byte, _ Facts) []byte {
 // nodeFlag is one of kubelet's flags that name the donor, with what stands before it: as kubelet
 // reads them, with one dash or two, "_" for "-", and the value in the next word, which may be on
 // the next line.
-var nodeFlag = regexp.MustCompile(`(^|[\n"'=]|[ \t]+)--?(node[-_]ip|hostname[-_]override|provider[-_]id)` + flagValue + `("[^"]*"|'[^']*'|[^\s"'\\]+)`)
+var nodeFlag = lazyregexp.New(`(^|[\n"'=]|[ \t]+)--?(node[-_]ip|hostname[-_]override|provider[-_]id)` + flagValue + `("[^"]*"|'[^']*'|[^\s"'\\]+)`)
 
 const flagValue = `(?:=|[ \t]*\\\r?\n[ \t]*|[ \t]+)`
 
-var hardwareLine = regexp.MustCompile(`(?i)^\s*(?:HWADDR|LLADDR|MACADDR|UUID)\s*=`)
+var hardwareLine = lazyregexp.New(`(?i)^\s*(?:HWADDR|LLADDR|MACADDR|UUID)\s*=`)
 
 // HWADDR binds an interface to a card (initscripts, sysconfig.txt), LLADDR is SUSE's; UUID names
 // NetworkManager's profile.
@@ -93,7 +93,7 @@ func dropArrays(data []byte, _ Facts) []byte {
 	})
 }
 
-var mountPassword = regexp.MustCompile(`(?m)^[^#\n]*[\s,=](?:password|passwd|pass|account[_-]?key|secret)=[^\s,$]+`)
+var mountPassword = lazyregexp.New(`(?m)^[^#\n]*[\s,=](?:password|passwd|pass|account[_-]?key|secret)=[^\s,$]+`)
 
 func mountsWithPassword(data []byte) bool { return mountPassword.Match(data) }
 
@@ -201,7 +201,7 @@ func Addresses(d *disk.Disk) (all []string) {
 	return all
 }
 
-var ownAddress = regexp.MustCompile(`(?:--?node[-_]ip` + flagValue + `["']?|fixed-address )([0-9A-Fa-f.:,]+)`)
+var ownAddress = lazyregexp.New(`(?:--?node[-_]ip` + flagValue + `["']?|fixed-address )([0-9A-Fa-f.:,]+)`)
 
 // MACs are those of the donor's network cards as its disk knows them. On a running donor the cards
 // know better.

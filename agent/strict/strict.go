@@ -7,10 +7,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // ErrEmpty means that there is no document.
@@ -34,11 +35,11 @@ func Decode(data []byte, into any) error {
 }
 
 var (
-	unknown  = regexp.MustCompile(`field (\S+) not found in type .*`)
-	named    = regexp.MustCompile(`^unknown field [A-Za-z][A-Za-z0-9]{0,31}$`)
-	mismatch = regexp.MustCompile("(?s)cannot unmarshal (?:!!(\\w+)|!\\S*) (?:`.*` )?into \\S+")
-	anchor   = regexp.MustCompile(`unknown anchor '.*' referenced`)
-	repeated = regexp.MustCompile(`mapping key ".*[^A-Za-z].*" already`)
+	unknown  = lazyregexp.New(`field (\S+) not found in type .*`)
+	named    = lazyregexp.New(`^unknown field [A-Za-z][A-Za-z0-9]{0,31}$`)
+	mismatch = lazyregexp.New("(?s)cannot unmarshal (?:!!(\\w+)|!\\S*) (?:`.*` )?into \\S+")
+	anchor   = lazyregexp.New(`unknown anchor '.*' referenced`)
+	repeated = lazyregexp.New(`mapping key ".*[^A-Za-z].*" already`)
 )
 
 // plain rewrites what the yaml package says. It tells no values, and no names that are none of a

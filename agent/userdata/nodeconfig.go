@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -21,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"kamino.dev/kamino/agent/strict"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // The document's type.
@@ -139,11 +139,11 @@ func Generation(data []byte) int64 {
 }
 
 var (
-	versionText  = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`)
-	tokenText    = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
-	nameText     = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
-	dnsName      = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
-	argumentText = regexp.MustCompile(`^--[a-z][a-z0-9-]*(=[^\s"'\\$%]*)?$`)
+	versionText  = lazyregexp.New(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`)
+	tokenText    = lazyregexp.New(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+	nameText     = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
+	dnsName      = lazyregexp.New(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+	argumentText = lazyregexp.New(`^--[a-z][a-z0-9-]*(=[^\s"'\\$%]*)?$`)
 )
 
 func (c *NodeConfig) validate() error {

@@ -11,11 +11,12 @@ import (
 	"fmt"
 	"io"
 	"mime/quotedprintable"
-	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // Media types of the parts of EC2's user data that configure a node: ours, and that of EKS's
@@ -79,7 +80,7 @@ func Read(raw []byte) (Data, error) {
 
 // displaced finds headers of a message whose first line is another: neither cloud-init nor the agent
 // take that for one.
-var displaced = regexp.MustCompile(`(?mi)^[ \t]*content-type:[ \t]*(multipart/|application/node\.kamino\.dev)`)
+var displaced = lazyregexp.New(`(?mi)^[ \t]*content-type:[ \t]*(multipart/|application/node\.kamino\.dev)`)
 
 // With is the user data with one part more. A message becomes a part of another, as it is.
 func (d Data) With(kind, body string) []byte {
@@ -113,10 +114,10 @@ type headers map[string]string
 // headerLine is what Python's email package, with which cloud-init reads user data, takes for a
 // header: the first other line begins the body, whether or not it is blank (CPython's
 // email/feedparser.py).
-var headerLine = regexp.MustCompile(`^(From |[!-9;-~]*:|[\t ])`)
+var headerLine = lazyregexp.New(`^(From |[!-9;-~]*:|[\t ])`)
 
 // partHeader is a header that a part has (https://cloudinit.readthedocs.io/en/latest/explanation/format.html).
-var partHeader = regexp.MustCompile(`(?i)^([\t ]|From |content-|mime-|x-|merge-type:|launch-index:)`)
+var partHeader = lazyregexp.New(`(?i)^([\t ]|From |content-|mime-|x-|merge-type:|launch-index:)`)
 
 // readHeaders reads the headers, and returns the lines of the body. In a part of ours whose blank
 // line is missing, whatever a part has no header for begins the document: a field of it must not be
@@ -297,11 +298,11 @@ func Unpacked(data []byte) ([]byte, error) {
 }
 
 // ours begins a NodeConfig of ours that is not YAML any more, by a mistake in it.
-var ours = regexp.MustCompile(`(?m)^["']?apiVersion["']?:[ \t]*["']?kamino\.dev/`)
+var ours = lazyregexp.New(`(?m)^["']?apiVersion["']?:[ \t]*["']?kamino\.dev/`)
 
 // theirs begin what cloud-init takes for its own
 // (https://cloudinit.readthedocs.io/en/latest/explanation/format.html).
-var theirs = regexp.MustCompile(`^(#!|#cloud-|#include|#part-handler|#upstart-job|## template:)`)
+var theirs = lazyregexp.New(`^(#!|#cloud-|#include|#part-handler|#upstart-job|## template:)`)
 
 // isOurs reports whether a document is a NodeConfig of ours, in YAML or JSON. One of cloud-init's
 // may write such a file.
@@ -350,7 +351,7 @@ func (d Data) NodeConfig() (found []byte, err error) {
 	return found, nil
 }
 
-var canaryNonce = regexp.MustCompile(`(?m)^` + NonceComment + `([0-9a-f]{16,128})$`)
+var canaryNonce = lazyregexp.New(`(?m)^` + NonceComment + `([0-9a-f]{16,128})$`)
 
 // Nonce is the order that made this machine a canary; empty for others.
 func (d Data) Nonce() string {

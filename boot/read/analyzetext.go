@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // How systemd-analyze prints a length and how it names units.
@@ -19,24 +20,24 @@ const (
 )
 
 var (
-	terminal    = &pattern{text: `\x1b\[[0-9;]*[A-Za-z]`}
-	quoted      = &pattern{text: `^(?:> ?)+`}
-	chainBranch = &pattern{text: "^([ │|]*)(?:└─|├─|`-|\\|-) ?(" + unitText + `|\.\.\.)(?: @(` + spanText + `))?(?: \+(` + spanText + `))?(?: +[^ @+].*)?$`}
-	chainCut    = &pattern{text: "^[ │|]*(?:└─|├─|`-|\\|-)"} // a pager cut the line
-	chainRoot   = &pattern{text: `^ *(` + unitText + `)(?: @(` + spanText + `)(?: \+(` + spanText + `))?(?: +[^ @+].*)?| \+(` + spanText + `))?$`}
-	blameRow    = &pattern{text: `^ *(` + spanText + `) (` + unitText + `)$`}
-	finishedRow = &pattern{text: `^Startup finished in (` + spanText + ` \([a-z]+\)|` + spanText + `)`}
-	phaseText   = &pattern{text: `(` + spanText + `) \((firmware|loader|kernel|initrd|userspace)\)`}
-	reachedRow  = &pattern{text: `^(` + unitText + `) reached after (` + spanText + `) in userspace`}
+	terminal    = lazyregexp.New(`\x1b\[[0-9;]*[A-Za-z]`)
+	quoted      = lazyregexp.New(`^(?:> ?)+`)
+	chainBranch = lazyregexp.New("^([ │|]*)(?:└─|├─|`-|\\|-) ?(" + unitText + `|\.\.\.)(?: @(` + spanText + `))?(?: \+(` + spanText + `))?(?: +[^ @+].*)?$`)
+	chainCut    = lazyregexp.New("^[ │|]*(?:└─|├─|`-|\\|-)") // a pager cut the line
+	chainRoot   = lazyregexp.New(`^ *(` + unitText + `)(?: @(` + spanText + `)(?: \+(` + spanText + `))?(?: +[^ @+].*)?| \+(` + spanText + `))?$`)
+	blameRow    = lazyregexp.New(`^ *(` + spanText + `) (` + unitText + `)$`)
+	finishedRow = lazyregexp.New(`^Startup finished in (` + spanText + ` \([a-z]+\)|` + spanText + `)`)
+	phaseText   = lazyregexp.New(`(` + spanText + `) \((firmware|loader|kernel|initrd|userspace)\)`)
+	reachedRow  = lazyregexp.New(`^(` + unitText + `) reached after (` + spanText + `) in userspace`)
 )
 
 // tidyLine is a line as the command printed it, without what a terminal, a web page or a mail added.
 func tidyLine(line string) string {
 	if strings.HasPrefix(line, ">") {
-		line = quoted.compiled().ReplaceAllString(line, "")
+		line = quoted.ReplaceAllString(line, "")
 	}
 	if strings.Contains(line, "\x1b") {
-		line = terminal.compiled().ReplaceAllString(line, "")
+		line = terminal.ReplaceAllString(line, "")
 	}
 	return strings.TrimRight(strings.ReplaceAll(line, "\u00a0", " "), " \t\r")
 }
@@ -44,7 +45,7 @@ func tidyLine(line string) string {
 func sniffAnalyzeText(head []byte) bool {
 	for line := range strings.SplitSeq(string(head), "\n") {
 		line = tidyLine(line)
-		if m := chainBranch.Find(line); m != nil && m[3]+m[4] != "" {
+		if m := chainBranch.FindStringSubmatch(line); m != nil && m[3]+m[4] != "" {
 			return true
 		}
 		if blameRow.MatchString(line) || finishedRow.MatchString(line) {
@@ -107,18 +108,18 @@ func readAnalyzeText(data []byte) (*boot.Capture, error) {
 func (r *analyzeText) line(line string) error {
 	root := r.root
 	r.root = nil
-	if m := chainBranch.Find(line); m != nil {
+	if m := chainBranch.FindStringSubmatch(line); m != nil {
 		return r.branch(root, utf8.RuneCountInString(m[1]), m[2], m[3], m[4])
 	}
 	if chainCut.MatchString(line) { // what is below belongs to what is above
 		return r.first(root)
 	}
 	r.path = nil
-	if m := chainRoot.Find(line); m != nil {
+	if m := chainRoot.FindStringSubmatch(line); m != nil {
 		r.root = []string{m[1], m[2], m[3] + m[4]}
 		return nil
 	}
-	if m := blameRow.Find(line); m != nil {
+	if m := blameRow.FindStringSubmatch(line); m != nil {
 		took, ok := parseSpan(m[1])
 		if before, again := r.lengths[m[2]]; ok && again && !near(before, took) {
 			return twoBoots(m[2]+" took", before, took)
@@ -136,7 +137,7 @@ func (r *analyzeText) line(line string) error {
 		}
 		r.phases(line)
 	}
-	if m := reachedRow.Find(line); m != nil {
+	if m := reachedRow.FindStringSubmatch(line); m != nil {
 		i, err := r.add(m[1], m[2], "")
 		if err == nil {
 			r.c.Units[i].Names = []string{"default.target"}
@@ -258,7 +259,7 @@ func (r *analyzeText) edges() {
 // phases takes the line of `systemd-analyze time`. Firmware and loader are lengths before the kernel.
 func (r *analyzeText) phases(line string) {
 	length := map[string]boot.Micros{}
-	for _, m := range phaseText.FindAll(line) {
+	for _, m := range phaseText.FindAllStringSubmatch(line, -1) {
 		length[m[2]], _ = parseSpan(m[1])
 	}
 	m := &r.c.Manager

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // cloudInitUnits maps the stage names of `cloud-init analyze` to units. The network stage's unit
@@ -41,16 +41,16 @@ type cloudEvent struct {
 }
 
 var (
-	cloudLine   = regexp.MustCompile(`^(?:(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[,.](\d{3})|([A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d))`)
-	cloudBanner = regexp.MustCompile(`Cloud-init v\. ?(\S+) running '([a-z:-]+)' at (.+?)\. Up ([0-9.]+) seconds`)
-	cloudReport = regexp.MustCompile(`\b(start|finish): ([A-Za-z0-9_/.:-]+):(?: (SUCCESS|FAIL|WARN|[A-Z]+):)?`)
-	cloudPPS    = regexp.MustCompile(`PPS type: (\w+)`)
-	cloudSource = regexp.MustCompile(`Loaded datasource (\w+)`)
+	cloudLine   = lazyregexp.New(`^(?:(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[,.](\d{3})|([A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d))`)
+	cloudBanner = lazyregexp.New(`Cloud-init v\. ?(\S+) running '([a-z:-]+)' at (.+?)\. Up ([0-9.]+) seconds`)
+	cloudReport = lazyregexp.New(`\b(start|finish): ([A-Za-z0-9_/.:-]+):(?: (SUCCESS|FAIL|WARN|[A-Z]+):)?`)
+	cloudPPS    = lazyregexp.New(`PPS type: (\w+)`)
+	cloudSource = lazyregexp.New(`Loaded datasource (\w+)`)
 )
 
 // cloudOwn is how a line of cloud-init's own log begins; Amazon Linux 2 writes it by syslog, rsyslog with
 // either stamp. The machine's other logs have lines of cloud-init as well.
-var cloudOwn = regexp.MustCompile(`^(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3} - |(?:[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,6}(?:Z|[+-]\d\d:\d\d)) [^\n]*\.py\[[A-Z]+\]: )`)
+var cloudOwn = lazyregexp.New(`^(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3} - |(?:[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,6}(?:Z|[+-]\d\d:\d\d)) [^\n]*\.py\[[A-Z]+\]: )`)
 
 // begun tells whether the first line with a stamp is one of cloud-init's own log. Before it may stand
 // the end of a line: a log is cut where it is rotated.

@@ -7,15 +7,16 @@ import (
 	"strings"
 
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // What `cloud-init analyze show` and `cloud-init analyze blame` print (cloudinit/analyze/show.py).
 var (
-	showRecord = &pattern{text: `^-- Boot Record \d+ --$`}
-	showBegan  = &pattern{text: `^Starting stage: (\S+)$`}
-	showEvent  = &pattern{text: "^\\|? *`->(.*) @(\\d+\\.\\d+)s \\+(\\d+\\.\\d+)s$"}
-	showEnded  = &pattern{text: `^Finished stage: \((\S+)\) (\d+\.\d+) seconds$`}
-	showBlame  = &pattern{text: `^ *(\d+\.\d{5})s \((\S+)\)$`}
+	showRecord = lazyregexp.New(`^-- Boot Record \d+ --$`)
+	showBegan  = lazyregexp.New(`^Starting stage: (\S+)$`)
+	showEvent  = lazyregexp.New("^\\|? *`->(.*) @(\\d+\\.\\d+)s \\+(\\d+\\.\\d+)s$")
+	showEnded  = lazyregexp.New(`^Finished stage: \((\S+)\) (\d+\.\d+) seconds$`)
+	showBlame  = lazyregexp.New(`^ *(\d+\.\d{5})s \((\S+)\)$`)
 )
 
 func sniffCloudInitText(head []byte) bool {
@@ -88,18 +89,18 @@ func readCloudInitText(data []byte) (*boot.Capture, error) {
 func (r *analyzeRecord) local() bool { return len(r.spans) > 0 && r.spans[0].Name == "init-local" }
 
 func (r *analyzeRecord) line(line string) {
-	if m := showBegan.Find(line); m != nil {
+	if m := showBegan.FindStringSubmatch(line); m != nil {
 		s := boot.Span{Name: m[1], Kind: boot.SpanTask, Unit: r.unit, Source: "cloud-init analyze"}
 		if unit, ok := cloudInitUnits[m[1]]; ok {
 			s.Kind, s.Unit, r.unit = boot.SpanStage, unit, unit
 		}
 		r.open = append(r.open, len(r.spans))
 		r.spans = append(r.spans, s)
-	} else if m := showEvent.Find(line); m != nil {
+	} else if m := showEvent.FindStringSubmatch(line); m != nil {
 		r.event(m[1], showSeconds(m[2]), showSeconds(m[3]))
-	} else if m := showEnded.Find(line); m != nil {
+	} else if m := showEnded.FindStringSubmatch(line); m != nil {
 		r.ended(m[1], showSeconds(m[2]))
-	} else if m := showBlame.Find(line); m != nil {
+	} else if m := showBlame.FindStringSubmatch(line); m != nil {
 		r.lengths = append(r.lengths, boot.Length{Name: m[2], Took: showSeconds(m[1])})
 	}
 }

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // stampForm is a way in which a log begins its lines: a pattern with the stamp, and what it means.
 type stampForm struct {
 	name    string
-	pattern *pattern // the groups are the parts of the stamp, the last is the rest of the line
+	pattern *lazyregexp.Regexp // the groups are the parts of the stamp, the last is the rest of the line
 	// read is the stamp in µs: of the wall clock since 1970, or since the kernel's start where mono is
 	// set.
 	read   func(part []string) (time.Time, error)
@@ -29,32 +30,32 @@ type stampForm struct {
 // rsyslog writes where its configuration names no template, as on Debian 12
 // (https://www.debian.org/releases/bookworm/amd64/release-notes/ch-information.en.html).
 var stampForms = []stampForm{
-	{name: "monotonic", mono: true, pattern: &pattern{text: `^\[ *(\d{1,10})\.(\d{6})(?: <[^>\]]*>)?\](?:\[ *[TC]\d+\])? ?(.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "monotonic", mono: true, pattern: lazyregexp.New(`^\[ *(\d{1,10})\.(\d{6})(?: <[^>\]]*>)?\](?:\[ *[TC]\d+\])? ?(.*)$`), read: func(p []string) (time.Time, error) {
 		s, err := strconv.ParseInt(p[0], 10, 64)
 		us, err2 := strconv.ParseInt(p[1], 10, 64)
 		return time.UnixMicro(s*1e6 + us), errors.Join(err, err2)
 	}},
-	{name: "ctime", coarse: true, pattern: &pattern{text: `^\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] (.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "ctime", coarse: true, pattern: lazyregexp.New(`^\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] (.*)$`), read: func(p []string) (time.Time, error) {
 		return time.Parse(time.ANSIC, p[0])
 	}},
-	{name: "short", coarse: true, pattern: &pattern{text: `^([\pL\d]{2,9})\.? ([ \d]?\d \d\d:\d\d:\d\d)(\.\d{1,9})? (.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "short", coarse: true, pattern: lazyregexp.New(`^([\pL\d]{2,9})\.? ([ \d]?\d \d\d:\d\d:\d\d)(\.\d{1,9})? (.*)$`), read: func(p []string) (time.Time, error) {
 		month, err := monthOf(p[0])
 		if err != nil {
 			return time.Time{}, err
 		}
 		return time.Parse("2006 1 _2 15:04:05", fmt.Sprintf("2000 %d %s%s", month, p[1], p[2])) // a leap year
 	}},
-	{name: "iso", coarse: true, year: true, pattern: &pattern{text: `^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)([.,]\d{1,9})?(Z|[+-]\d\d:?\d\d) (.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "iso", coarse: true, year: true, pattern: lazyregexp.New(`^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)([.,]\d{1,9})?(Z|[+-]\d\d:?\d\d) (.*)$`), read: func(p []string) (time.Time, error) {
 		zone := strings.Replace(strings.Replace(p[3], "Z", "+0000", 1), ":", "", 1)
 		return time.Parse("2006-01-02 15:04:05-0700", p[0]+" "+p[1]+strings.Replace(p[2], ",", ".", 1)+zone)
 	}},
-	{name: "full", coarse: true, year: true, pattern: &pattern{text: `^[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,9})? UTC (.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "full", coarse: true, year: true, pattern: lazyregexp.New(`^[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,9})? UTC (.*)$`), read: func(p []string) (time.Time, error) {
 		return time.Parse("2006-01-02 15:04:05", p[0]+p[1])
 	}},
-	{name: "local", coarse: true, pattern: &pattern{text: `^[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,9})? (?:[A-Z]{2,5}|[+-]\d\d(?:\d\d)?) (.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "local", coarse: true, pattern: lazyregexp.New(`^[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,9})? (?:[A-Z]{2,5}|[+-]\d\d(?:\d\d)?) (.*)$`), read: func(p []string) (time.Time, error) {
 		return time.Parse("2006-01-02 15:04:05", p[0]+p[1])
 	}},
-	{name: "unix", year: true, pattern: &pattern{text: `^(\d{9,10})\.(\d{6}) (.*)$`}, read: func(p []string) (time.Time, error) {
+	{name: "unix", year: true, pattern: lazyregexp.New(`^(\d{9,10})\.(\d{6}) (.*)$`), read: func(p []string) (time.Time, error) {
 		s, err := strconv.ParseInt(p[0], 10, 64)
 		us, err2 := strconv.ParseInt(p[1], 10, 64)
 		return time.UnixMicro(s*1e6 + us), errors.Join(err, err2)
@@ -63,18 +64,18 @@ var stampForms = []stampForm{
 
 var (
 	// logSource is what stands before a message: the host, the program, its process.
-	logSource = &pattern{text: `^(\S+) ([^\s\[:]+)(?:\[(\d+)\])?: (.*)$`}
+	logSource = lazyregexp.New(`^(\S+) ([^\s\[:]+)(?:\[(\d+)\])?: (.*)$`)
 	// dmesgSource is the same in the kernel's buffer, which has no host; the kernel's own lines have none.
-	dmesgSource = &pattern{text: `^([a-zA-Z0-9_.@()-]+)\[(\d+)\]: (.*)$`}
-	kernelStamp = &pattern{text: `^\[ *(\d{1,10})\.(\d{6})\](?:\[ *[TC]\d+\])? ?(.*)$`}
-	priority    = &pattern{text: `^(?:<\d{1,3}>|[a-z0-9]{3,8} *:[a-z]{3,6} *: )$`}
+	dmesgSource = lazyregexp.New(`^([a-zA-Z0-9_.@()-]+)\[(\d+)\]: (.*)$`)
+	kernelStamp = lazyregexp.New(`^\[ *(\d{1,10})\.(\d{6})\](?:\[ *[TC]\d+\])? ?(.*)$`)
+	priority    = lazyregexp.New(`^(?:<\d{1,3}>|[a-z0-9]{3,8} *:[a-z]{3,6} *: )$`)
 	// sentLine is a line as syslog sends it (RFC 5424, section 6): a priority, and in the newer form a version, the
 	// time, the host, the program, its process, the kind of message and structured data. Without a version the rest
 	// is as in a file.
-	sentLine   = &pattern{text: `^<\d{1,3}>(?:1 (\S+) (\S+) (\S+) (\S+) \S+ (?:-|(?:\[(?:[^\]"]|"(?:[^"\\]|\\.)*")*\])+)(?: \x{feff}?|$))?(.*)$`}
-	logHeader  = &pattern{text: `^-- (?:Logs begin|Journal begins|Boot|Reboot)\b.*--$`}
-	logBoot    = &pattern{text: `^-- (?:Reboot|Boot ([0-9a-f]{32})) --$`}
-	hostedLine = &pattern{text: `^[^\s\[\]:]+ (?:kernel|[^\s\[:]+\[\d+\]): `}
+	sentLine   = lazyregexp.New(`^<\d{1,3}>(?:1 (\S+) (\S+) (\S+) (\S+) \S+ (?:-|(?:\[(?:[^\]"]|"(?:[^"\\]|\\.)*")*\])+)(?: \x{feff}?|$))?(.*)$`)
+	logHeader  = lazyregexp.New(`^-- (?:Logs begin|Journal begins|Boot|Reboot)\b.*--$`)
+	logBoot    = lazyregexp.New(`^-- (?:Reboot|Boot ([0-9a-f]{32})) --$`)
+	hostedLine = lazyregexp.New(`^[^\s\[\]:]+ (?:kernel|[^\s\[:]+\[\d+\]): `)
 )
 
 // maxPriority bounds what dmesg writes before a stamp: "authpriv:notice: ".
@@ -98,7 +99,7 @@ func logTidy(line string) string {
 
 // asInFile is a line that syslog sends as rsyslog writes it to a file.
 func asInFile(line string) string {
-	m := sentLine.Find(line)
+	m := sentLine.FindStringSubmatch(line)
 	switch {
 	case m == nil:
 		return line
@@ -188,7 +189,7 @@ func readLog(data []byte) (*boot.Capture, error) {
 	}
 	for line := range lines {
 		line = logTidy(line)
-		if m := logBoot.Find(line); m != nil {
+		if m := logBoot.FindStringSubmatch(line); m != nil {
 			if r.seen {
 				r.begin()
 			}
@@ -200,7 +201,7 @@ func readLog(data []byte) (*boot.Capture, error) {
 		if r.seen && !worthReading(line) {
 			continue
 		}
-		if m := r.form.pattern.Find(line); m != nil {
+		if m := r.form.pattern.FindStringSubmatch(line); m != nil {
 			r.line(m[1:])
 		}
 	}
@@ -223,7 +224,7 @@ func worthReading(line string) bool {
 func (f stampForm) hosted(head string) bool {
 	bare := false
 	for line := range strings.SplitSeq(head, "\n") {
-		if m := f.pattern.Find(logTidy(line)); m != nil {
+		if m := f.pattern.FindStringSubmatch(logTidy(line)); m != nil {
 			rest := m[len(m)-1]
 			if hostedLine.MatchString(rest) {
 				return true
@@ -242,7 +243,7 @@ func (f stampForm) newestFirst(head string) bool {
 	var last time.Time
 	back := 0
 	for line := range strings.SplitSeq(head, "\n") {
-		m := f.pattern.Find(logTidy(line))
+		m := f.pattern.FindStringSubmatch(logTidy(line))
 		if m == nil {
 			continue
 		}
@@ -286,7 +287,7 @@ func (r *textLog) line(part []string) {
 	if l.tag = strings.TrimSuffix(l.tag, ".service"); l.tag == "init.scope" { // journalctl -o with-unit
 		l.tag = "systemd"
 	}
-	if m := kernelStamp.Find(l.msg); m != nil && l.tag == "kernel" {
+	if m := kernelStamp.FindStringSubmatch(l.msg); m != nil && l.tag == "kernel" {
 		if t, err := stampForms[0].read(m[1:]); err == nil {
 			l.kernel = max(boot.Micros(t.UnixMicro()), 1)
 		}
@@ -391,7 +392,7 @@ func (r *textLog) host() (name string, err error) {
 // source divides what follows the stamp.
 func (r *textLog) source(l *logLine, rest string) bool {
 	if r.hosted {
-		m := logSource.Find(rest)
+		m := logSource.FindStringSubmatch(rest)
 		if m == nil {
 			return false
 		}
@@ -402,7 +403,7 @@ func (r *textLog) source(l *logLine, rest string) bool {
 		return true
 	}
 	l.tag, l.msg = "kernel", strings.TrimPrefix(rest, "kernel: ")
-	if m := dmesgSource.Find(rest); m != nil {
+	if m := dmesgSource.FindStringSubmatch(rest); m != nil {
 		l.tag, l.pid, l.msg = m[1], m[2], m[3]
 	}
 	return true
@@ -441,7 +442,7 @@ func finishedPhases(l logLine) map[string]boot.Micros {
 		return nil
 	}
 	phases := map[string]boot.Micros{}
-	for _, m := range phaseText.FindAll(rest) {
+	for _, m := range phaseText.FindAllStringSubmatch(rest, -1) {
 		phases[m[2]], _ = parseSpan(m[1])
 	}
 	if len(phases) == 0 { // a container's has one length

@@ -3,6 +3,8 @@ package read
 import (
 	"strconv"
 	"strings"
+
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // logVerbs are the words with which PID 1 begins a message about a unit, and the journal's message ID
@@ -17,10 +19,10 @@ var logVerbs = []struct{ words, id string }{
 }
 
 var (
-	unitName   = &pattern{text: `^` + unitText + `$`}
-	unitFirst  = &pattern{text: `^(` + unitText + `) - `}
-	unitEnded  = &pattern{text: `^(` + unitText + `): (?:Deactivated successfully|Succeeded)\.$`}
-	unitOfPath = &pattern{text: `^/dev/\S+$`}
+	unitName   = lazyregexp.New(`^` + unitText + `$`)
+	unitFirst  = lazyregexp.New(`^(` + unitText + `) - `)
+	unitEnded  = lazyregexp.New(`^(` + unitText + `): (?:Deactivated successfully|Succeeded)\.$`)
+	unitOfPath = lazyregexp.New(`^/dev/\S+$`)
 )
 
 // describe adds to an entry what PID 1's message is about, as the journal's own fields would.
@@ -35,7 +37,7 @@ func (l logLine) describe(e entry) {
 		}
 		return
 	}
-	if m := unitEnded.Find(l.msg); m != nil {
+	if m := unitEnded.FindStringSubmatch(l.msg); m != nil {
 		e["MESSAGE_ID"], e["UNIT"] = msgUnitSuccess, m[1]
 		return
 	}
@@ -55,7 +57,7 @@ func (l logLine) describe(e entry) {
 // logUnit is the unit that a message calls by its name, by name and description, by the path of a
 // device, or by a description that is known. Of others the description stands for the unit.
 func logUnit(what string) string {
-	if m := unitFirst.Find(what); m != nil {
+	if m := unitFirst.FindStringSubmatch(what); m != nil {
 		return m[1]
 	}
 	if unitName.MatchString(what) {

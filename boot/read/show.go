@@ -4,15 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
-var showLine = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*=`)
+var showLine = lazyregexp.New(`^[A-Z][A-Za-z0-9]*=`)
 
 func sniffShow(head []byte) bool { return showLine.Match(head) }
 

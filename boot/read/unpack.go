@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/internal/lazyregexp"
 )
 
 // unpack is what is in a gzip, no larger than a document may be; other data stays as it is.
@@ -67,7 +68,7 @@ const (
 )
 
 // consoleMark is how systemd marks a line on a console.
-var consoleMark = &pattern{text: `(?m)^.{0,40}\[(?:\x1b\[[0-9;]*m)?(?:  OK  |FAILED|DEPEND| TIME )(?:\x1b\[[0-9;]*m)?\] `}
+var consoleMark = lazyregexp.New(`(?m)^.{0,40}\[(?:\x1b\[[0-9;]*m)?(?:  OK  |FAILED|DEPEND| TIME )(?:\x1b\[[0-9;]*m)?\] `)
 
 // kinds are what is named and not read. Order matters where one text has marks of two.
 func kinds() []kind {
@@ -101,7 +102,7 @@ func begins(magic string) func([]byte) bool {
 	return func(head []byte) bool { return bytes.HasPrefix(head, []byte(magic)) }
 }
 
-func has(text string) func([]byte) bool { return (&pattern{text: text}).Match }
+func has(text string) func([]byte) bool { return lazyregexp.New(text).Match }
 
 // explained adds to an error of an unknown format what the file is, where that is known, and what to
 // give instead.
