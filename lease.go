@@ -432,13 +432,14 @@ func (l Ledger) LastMade() int {
 }
 
 // Before reports whether cur, read from the cluster, is an earlier state of this lease, as after
-// etcd was restored from a backup. A process that takes a lease over writes a higher epoch; another
-// run that took the restored lease wrote it after this run began.
+// etcd was restored from a backup. A process that takes a lease over writes a higher epoch, and a run
+// that has ended never takes the lease again; another run that took the restored lease wrote it
+// after this run began.
 func (l Lease) Before(cur Lease) bool {
 	if SameOwner(cur, l) {
 		return cur.Renewed.Before(l.Renewed)
 	}
-	return cur.Epoch < l.Epoch && (cur.Holder == l.Holder || cur.Holder == "" && !cur.Renewed.After(l.Record.Started))
+	return cur.Epoch < l.Epoch && (l.Knows(cur.Holder) || cur.Holder == "" && !cur.Renewed.After(l.Record.Started))
 }
 
 // SameOwner reports whether two reads of a lease show the same process with the same run.

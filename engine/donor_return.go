@@ -271,6 +271,9 @@ func (r *Run) donorMark(ctx context.Context) (mark *kamino.Mark, gone string, er
 	if mark, err = n.Claimed(r.pool.ID); err != nil {
 		return nil, "", err
 	}
+	if mark != nil && mark.Run != r.held.Run && r.held.Mine() && r.held.Lease.Knows(mark.Run) {
+		mark = nil // of a run that has ended: Kubernetes went back in time, and the next run takes it off
+	}
 	if mark != nil && mark.Run != r.held.Run {
 		return nil, fmt.Sprintf("the node belongs to run %s now", mark.Run), nil
 	}

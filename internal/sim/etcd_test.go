@@ -138,3 +138,51 @@ func TestHeldUnknown(t *testing.T) {
 	}
 	w.sound(t)
 }
+
+// TestEtcdRestoredIntoRun: the backup was made in the middle of an earlier run of the same donor, so
+// that the lease names that run again, and the node has its marks. That run has ended, and nobody
+// acts for it: the donor of the present run comes back without a restore.
+func TestEtcdRestoredIntoRun(t *testing.T) {
+	for kind, begin := range map[string]func(uint64) *world{"keeps what is off": aged, "replaces what is off": replacing} {
+		for _, step := range []string{"drain", "image"} {
+			again := func(p *proc, rivals func(backup time.Time) []fault) *world {
+				w, backup, first := begin(1), time.Time{}, &proc{}
+				first.tune = heard(func(ev kamino.Event) {
+					if ev.Kind == kamino.EventStarted && ev.Step == step {
+						backup = w.now
+					}
+				})
+				o := w.options("a-0")
+				w.startUpdate(first, o)
+				w.wait()
+				w.advance(w.now.Add(time.Hour))
+				o.Today, p.faults = kamino.TodayAgain, rivals(backup)
+				w.startUpdate(p, o)
+				w.wait()
+				return w
+			}
+			log := &proc{logging: true}
+			if again(log, func(time.Time) []fault { return nil }); log.err != nil {
+				t.Fatal(log.err)
+			}
+			for _, s := range log.log {
+				if !s.call.write {
+					continue
+				}
+				w := again(&proc{}, func(backup time.Time) []fault {
+					return []fault{{kind: worlds.RivalActs, at: s.at, rival: &rival{Rival: worlds.Rival{Name: rivalEtcdRestored}, happen: func(w *world) { w.restoreEtcd(backup) }}}}
+				})
+				m, n := w.donorOf("a-0")
+				back := func() bool { return m.Power == kamino.PowerOn && n.Ready && m.standing() == kamino.InService }
+				if w.advance(w.now.Add(3 * time.Minute)); !back() {
+					t.Errorf("%s, backup at %s, restored at %s: the donor is %s, ready %v, %s", kind, step, s, m.Power, n.Ready, m.standing())
+				}
+				r := w.restore()
+				if w.advance(w.now.Add(2 * time.Minute)); r.err != nil || !back() || w.pools[poolA].suspended || len(n.Taints) > 0 {
+					t.Errorf("%s, backup at %s, restored at %s: after a restore the donor is %s, ready %v, %s, taints %v, suspended %v, %v",
+						kind, step, s, m.Power, n.Ready, m.standing(), n.Taints, w.pools[poolA].suspended, r.err)
+				}
+			}
+		}
+	}
+}
