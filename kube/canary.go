@@ -216,8 +216,32 @@ func unconfined(pod *corev1.PodTemplateSpec) string {
 				return "of container " + box.Name + ": " + more
 			}
 		}
+		if asksOthers(box) {
+			return "of container " + box.Name + ": host of a probe or a hook"
+		}
 	}
 	return ""
+}
+
+// asksOthers says whether a probe or a hook of a container names a host: the kubelet asks it from the
+// node's network, which reaches what a pod may not, such as the cloud's metadata.
+func asksOthers(box corev1.Container) bool {
+	var http []*corev1.HTTPGetAction
+	var tcp []*corev1.TCPSocketAction
+	for _, p := range []*corev1.Probe{box.LivenessProbe, box.ReadinessProbe, box.StartupProbe} {
+		if p != nil {
+			http, tcp = append(http, p.HTTPGet), append(tcp, p.TCPSocket)
+		}
+	}
+	if l := box.Lifecycle; l != nil {
+		for _, h := range []*corev1.LifecycleHandler{l.PostStart, l.PreStop} {
+			if h != nil {
+				http, tcp = append(http, h.HTTPGet), append(tcp, h.TCPSocket)
+			}
+		}
+	}
+	return slices.ContainsFunc(http, func(a *corev1.HTTPGetAction) bool { return a != nil && a.Host != "" }) ||
+		slices.ContainsFunc(tcp, func(a *corev1.TCPSocketAction) bool { return a != nil && a.Host != "" })
 }
 
 func unlimited(s *corev1.SecurityContext) string {
@@ -252,7 +276,7 @@ func kindOf(t metav1.TypeMeta) string {
 
 func refuseProbe(err error) error {
 	return &kamino.RefusedError{Subject: "the Job of --probe", Refusals: []kamino.Refusal{{Code: "probe",
-		Why: err.Error(), Do: "name a file with one Job of batch/v1, with its namespace and an image that can be pulled"}}}
+		Why: kamino.Plain(err.Error()), Do: "name a file with one Job of batch/v1, with its namespace and an image that can be pulled"}}}
 }
 
 // StartProbe implements kamino.Examiner: 1 request, and 1 more where a Job of that name is there.

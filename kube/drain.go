@@ -233,7 +233,7 @@ func (r *drainRound) evict(ctx context.Context, pod *corev1.Pod) (hold, string, 
 	case apierrors.IsConflict(err):
 		// Another pod may have its name; but a budget that changed meanwhile and a webhook answer
 		// so as well (pkg/registry/core/pod/storage/eviction.go in k8s.io/kubernetes).
-		return doubtful, err.Error(), nil
+		return doubtful, kamino.Plain(err.Error()), nil
 	case severalBudgets(err):
 		return stuck, r.reasonSeveral(ctx, pod), nil
 	}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -269,6 +270,24 @@ func TestEvictFails(t *testing.T) {
 	_, err := NewForClient(client, Options{}).Evict(t.Context(), kamino.Node{Name: "n1"}, kamino.DrainOptions{Grace: 300 * time.Second})
 	if !errors.As(err, &throttled) || throttled.After != 7*time.Second {
 		t.Errorf("throttled: got %v", err)
+	}
+}
+
+// TestOthersWords: what a webhook answers to an eviction is others' text, whatever its code.
+func TestOthersWords(t *testing.T) {
+	const evil = "failover\x1b[2J\n1  other-node\u202e"
+	for name, answer := range map[string]error{"409": conflict(evil), "403": apierrors.NewForbidden(podsResource, "a", errors.New(evil)),
+		"500": apierrors.NewInternalError(errors.New(evil)), "400": apierrors.NewBadRequest(evil)} {
+		client := fake.NewClientset(pod("a"))
+		answerRemovals(t, client, answer)
+		left, err := NewForClient(client, Options{}).Evict(t.Context(), kamino.Node{Name: "n1"}, kamino.DrainOptions{Grace: 300 * time.Second})
+		text := fmt.Sprint(left, err)
+		if len(left) > 0 {
+			text = left[0].Reason
+		}
+		if kamino.Plain(text) != text {
+			t.Errorf("%s: %q", name, text)
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ func TestConfinedProbe(t *testing.T) {
 	}
 	for name, text := range map[string][]byte{
 		"nothing":   job("", ""),
-		"a command": job(`"activeDeadlineSeconds": 60, `, `, "command": ["/probe"], "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]`),
+		"a command": job(`"activeDeadlineSeconds": 60, `, `, "command": ["/probe"], "livenessProbe": {"httpGet": {"port": 80}}, "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]`),
 		"volumes": job(`"serviceAccountName": "default", "volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "secret": {"secretName": "s"}}, {"name": "c", "configMap": {"name": "c"}},
 			{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}, {"name": "e", "projected": {"sources": []}}, {"name": "f", "downwardAPI": {}}], `, ""),
 		"less than others": job(`"securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}}, `,
@@ -44,6 +44,9 @@ func TestConfinedProbe(t *testing.T) {
 		"container p: seLinux":     job("", `, "securityContext": {"seLinuxOptions": {"type": "spc_t"}}`),
 		"container p: windows":     job("", `, "securityContext": {"windowsOptions": {"hostProcess": true}}`),
 		"container p: hostPort":    job("", `, "ports": [{"containerPort": 80, "hostPort": 80}]`),
+		"container p: host of":     job("", `, "livenessProbe": {"httpGet": {"host": "169.254.169.254", "port": 80}}`),
+		"container p: host of a":   job("", `, "startupProbe": {"tcpSocket": {"host": "10.0.0.1", "port": 80}}`),
+		"container p: host of a p": job("", `, "lifecycle": {"postStart": {"httpGet": {"host": "169.254.169.254", "port": 80}}}`),
 		"invalid image":            job(`"initContainers": [{"name": "i", "image": ""}], `, ""),
 		"not a Job of batch/v1":    []byte(`{"kind": "Pod", "apiVersion": "v1"}`),
 		"annotation container.app": []byte(strings.Replace(string(job("", "")), `"template": {`, `"template": {"metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/p": "unconfined"}}, `, 1)),
