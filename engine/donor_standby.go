@@ -59,7 +59,7 @@ func (r *Run) refuseHeld(ctx context.Context) error {
 		return err
 	}
 	return &kamino.RefusedError{Subject: "node " + r.donor.node.Name, Refusals: []kamino.Refusal{{Code: "held", Field: "state in pool " + r.pool.Name, Value: string(how),
-		Why: "the donor's instance is not in service, and Kamino did not take it out", Do: "put it in service, or choose another node"}}}
+		Why: "the donor's instance is not in service, and no run is known that took it out", Do: "kamino restore shows what to do; or choose another node"}}}
 }
 
 // refuseServed ends a run whose donor somebody has put back in service before it is switched off,
