@@ -34,8 +34,8 @@ type Prover interface {
 	CanaryRights() string
 }
 
-// ErrBlocked: the cloud has no quota or capacity for the instance, or a policy denies it. It is no
-// evidence against the image.
+// ErrBlocked is an error of a cloud that has no quota or capacity for the instance, or whose policy denies it. The
+// error is no evidence against the image.
 var ErrBlocked = errors.New("blocked by the cloud")
 
 // CanaryOrder describes the canary that a run wants.

@@ -40,7 +40,7 @@ var (
 	ErrLeaseLost = errors.New("the run was taken over by another process")
 )
 
-// ThrottledError: the service accepts no more calls for a while. It delays a step and never fails
+// ThrottledError is an error of a service that accepts no more calls for a while. It delays a step and never fails
 // it.
 type ThrottledError struct {
 	After time.Duration // how long from now, as the service said
@@ -188,7 +188,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s refused: %s", e.Subject, strings.Join(lines, "\n  and: "))
 }
 
-// HeldError: another run of this pool is alive.
+// HeldError reports that another run of this pool is alive.
 type HeldError struct {
 	Pool   PoolID
 	Holder string // run

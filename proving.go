@@ -93,7 +93,7 @@ func (p Proving) Validate() error {
 	return nil
 }
 
-// ProofError: a version was not promoted because of its proof. Failed: the version is withdrawn.
+// ProofError reports that a version was not promoted because of its proof. Failed: the version is withdrawn.
 // Inconclusive: the version stays hidden, and the next run proves it again.
 type ProofError struct {
 	Version  string

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// BuildKamino builds the program with the lab's clock in it, and nothing else that
-// the user's program has not but for its poll interval and the limit of its waits for cluster-autoscaler, 0 for none. root is the product's module.
+// BuildKamino builds the user's program from the product's module at root. Only its clock, its poll interval and the
+// limit of its waits for cluster-autoscaler (0: no limit) are the lab's.
 func BuildKamino(ctx context.Context, root, output string, poll, settle time.Duration) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-tags=labclock", "-ldflags=-s -w -X main.pollInterval="+poll.String()+" -X main.settleLimit="+settle.String(), "-o", output, "./cmd/kamino")
 	cmd.Dir = root
