@@ -457,12 +457,14 @@ func (r *Run) forgottenDonor(ctx context.Context, s kamino.Artifact, lease kamin
 	}
 	n, err := r.engine.Cluster.Node(ctx, s.Tags[kamino.TagBuiltFrom])
 	if errors.Is(err, kamino.ErrNotFound) {
-		return n, nil, nil
+		if n, err = r.nodelessDonor(ctx, s); err != nil || n.ProviderID == "" {
+			return n, nil, err
+		}
 	} else if err != nil {
 		return n, nil, fmt.Errorf("read node %s: %w", s.Tags[kamino.TagBuiltFrom], err)
 	}
 	pool, err := r.engine.poolOf(ctx, n)
-	if err != nil || pool != r.pool.ID || !kamino.SameVM(n.SystemUUID, vm) {
+	if err != nil || pool != r.pool.ID || n.UID != "" && !kamino.SameVM(n.SystemUUID, vm) {
 		return n, nil, err
 	}
 	in, err := r.engine.Provider.Instance(ctx, n.ProviderID)
@@ -483,6 +485,34 @@ func (r *Run) forgottenDonor(ctx context.Context, s kamino.Artifact, lease kamin
 		return n, nil, nil
 	}
 	return n, &kamino.Mark{Run: run, Pool: pool, Instance: n.ProviderID, VMID: vm, Sealing: true, Held: true, Forgotten: true}, nil
+}
+
+// nodelessDonor stands for a donor whose node is younger than the backup that etcd was restored from,
+// so that Kubernetes knows no such node before its kubelet runs again: the machine of the pool that is
+// no node's and has the disk that was copied. Where there is none, the node has no provider ID.
+func (r *Run) nodelessDonor(ctx context.Context, s kamino.Artifact) (kamino.Node, error) {
+	none := kamino.Node{Name: s.Tags[kamino.TagBuiltFrom]}
+	nodes, err := r.engine.Cluster.Nodes(ctx)
+	if err != nil {
+		return none, fmt.Errorf("list nodes: %w", err)
+	}
+	listed, err := r.engine.Provider.Instances(ctx, r.pool)
+	if err != nil {
+		return none, fmt.Errorf("list the instances of pool %s: %w", r.pool.Name, err)
+	}
+	for _, id := range listed {
+		if slices.ContainsFunc(nodes, func(n kamino.Node) bool { return n.RunsOn(id) }) {
+			continue
+		}
+		in, err := r.engine.Provider.Instance(ctx, id)
+		if err != nil && !errors.Is(err, kamino.ErrNotFound) {
+			return none, fmt.Errorf("read instance %s: %w", id, err)
+		} else if err == nil && in.Disk != "" && strings.EqualFold(in.Disk, s.Source) {
+			none.ProviderID = id
+			return none, nil
+		}
+	}
+	return none, nil
 }
 
 func (r *Run) giveBackForgotten(n kamino.Node, mark *kamino.Mark, s kamino.Artifact) workflow.Next {

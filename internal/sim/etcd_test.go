@@ -186,3 +186,37 @@ func TestEtcdRestoredIntoRun(t *testing.T) {
 		}
 	}
 }
+
+// TestEtcdRestoredOfYoungDonor: the node of a killed run's donor is younger than the backup, and a
+// kubelet that is off registers none. A restore finds the machine by the disk that the snapshot is
+// of, and does not delete this last witness before.
+func TestEtcdRestoredOfYoungDonor(t *testing.T) {
+	for kind, begin := range map[string]func(uint64) *world{"keeps what is off": aged, "replaces what is off": replacing} {
+		sites, _ := golden(t, begin)
+		found := 0
+		for _, s := range sites {
+			if !s.call.write || s.step == "image" {
+				continue
+			}
+			w := begin(1)
+			w.startUpdate(&proc{faults: []fault{{kind: worlds.KillUnheard, at: s.at}}}, w.goldenOptions())
+			w.wait()
+			m, n := w.donorOf("a-0")
+			if m.Power != kamino.PowerOff || w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))] == nil {
+				continue
+			}
+			found++
+			w.RestoreEtcd()
+			w.removeNode(n)
+			w.audit.person("a-0")
+			r := w.restore()
+			w.advance(w.now.Add(2 * time.Minute))
+			if n = w.nodes["a-0"]; r.err != nil || m.Power != kamino.PowerOn || m.standing() != kamino.InService || n == nil || !n.Ready || w.pools[poolA].suspended {
+				t.Errorf("%s, killed at %s: after a restore the donor is %s, %s, suspended %v; found %+v, %v", kind, s, m.Power, m.standing(), w.pools[poolA].suspended, r.found, r.err)
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s: no site with a snapshot and a donor that is off", kind)
+		}
+	}
+}
