@@ -8,10 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"kamino.dev/kamino/api/v1alpha1"
 )
@@ -22,19 +18,9 @@ import (
 // kill it at each of its calls, which are the same each time. It uses no addresses of o. If ctx
 // ends first, the error has the last condition Ready.
 func Alone(ctx context.Context, o Options, name, reason string) error {
-	scheme, err := kinds()
+	api, err := connect(o.Config)
 	if err != nil {
 		return err
-	}
-	mapper := apimeta.NewDefaultRESTMapper(nil)
-	for kind := range scheme.AllKnownTypes() {
-		mapper.Add(kind, apimeta.RESTScopeRoot) // it reads cluster-scoped objects
-	}
-	config := rest.CopyConfig(o.Config)
-	config.QPS = -1
-	api, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
-	if err != nil {
-		return fmt.Errorf("make client: %w", err)
 	}
 	r := newReconciler(api, prometheus.NewRegistry(), o)
 	r.runs.wake = func(string) {}
@@ -43,12 +29,12 @@ func Alone(ctx context.Context, o Options, name, reason string) error {
 	for {
 		r.census.stale.Store(true) // nothing reports changed nodes here
 		before := r.runs.get(name)
-		next, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+		next, err := r.Reconcile(ctx, name)
 		r.runs.busy.Wait()
 		if ctx.Err() != nil {
 			return fmt.Errorf("wait for Ready of %s to be %s, which is %s: %w", name, reason, last, context.Cause(ctx))
 		}
-		pause := max(next.RequeueAfter, time.Second)
+		pause := max(next, time.Second)
 		if err != nil {
 			o.Log.Warn("pass", "prototype", name, "error", err)
 		} else if after := r.runs.get(name); after != nil && (before == nil || !after.ended.Equal(before.ended)) {
@@ -63,9 +49,9 @@ func Alone(ctx context.Context, o Options, name, reason string) error {
 }
 
 // ready returns a prototype's condition Ready; empty if it has none yet.
-func ready(ctx context.Context, api client.Reader, name string) (metav1.Condition, error) {
-	var p v1alpha1.NodePrototype
-	if err := api.Get(ctx, types.NamespacedName{Name: name}, &p); err != nil {
+func ready(ctx context.Context, api objects, name string) (metav1.Condition, error) {
+	p, err := api.Prototype(ctx, name)
+	if err != nil {
 		return metav1.Condition{}, err
 	}
 	if c := apimeta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); c != nil {

@@ -2,36 +2,22 @@ package controller
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
+	"maps"
+	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	served "sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
@@ -74,81 +60,109 @@ type Options struct {
 	Metrics, Health string
 }
 
-// leaderLease is the lease of the leading process, in the namespace of the pools' leases.
-const leaderLease = "kamino-controller"
-
 // workers is how many prototypes are processed in parallel.
 const workers = 8
 
-// Run keeps the pools of all NodePrototypes up to date until ctx ends. Of several processes, one
-// leads and does the work.
+// Run keeps the pools of all NodePrototypes up to date until ctx ends. Of several processes one is
+// the leader and does the work.
 func Run(ctx context.Context, o Options) error {
-	logger := logr.FromSlogHandler(orderly{o.Log.Handler(), ctx})
-	log.SetLogger(logger)
-	scheme, err := kinds()
+	api, err := connect(o.Config)
 	if err != nil {
 		return err
 	}
-	config := rest.CopyConfig(o.Config)
-	config.QPS = -1 // the server's priority and fairness is the limit that matters
-	renew, retry := o.LeaseTime*2/3, o.LeaseTime/8
-	mgr, err := manager.New(config, manager.Options{
-		Scheme: scheme, Logger: logger, Cache: caches(),
-		LeaderElection: true, LeaderElectionID: leaderLease, LeaderElectionNamespace: kamino.SystemNamespace,
-		LeaderElectionReleaseOnCancel: true, LeaseDuration: &o.LeaseTime, RenewDeadline: &renew, RetryPeriod: &retry,
-		Metrics: server.Options{BindAddress: o.Metrics, SecureServing: true, FilterProvider: func(config *rest.Config, client *http.Client) (server.Filter, error) {
-			return authenticated(config, client, o.Engine.Clock.Now)
-		}},
-		HealthProbeBindAddress:  o.Health,
-		GracefulShutdownTimeout: &o.Grace,
-	})
+	known, err := api.inform()
 	if err != nil {
-		return fmt.Errorf("start controller: %w", err)
-	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+	registry := newRegistry()
+	closing, err := serve(ctx, o, api, registry)
+	if err != nil {
 		return err
 	}
-	r := newReconciler(mgr.GetClient(), served.Registry, o)
-	if err := r.setUp(mgr); err != nil {
-		return err
-	}
-	seen := newSightings(o.Engine.Clock.Now, mgr.GetCache())
-	if err := mgr.Add(seen); err != nil {
-		return err
+	defer closing()
+	r := newReconciler(known, registry, o)
+	seen := newSightings(o.Engine.Clock.Now)
+	if _, err := known.leases.AddEventHandler(seen); err != nil {
+		return fmt.Errorf("watch leases: %w", err)
 	}
 	o.Engine.Sighted = seen.since
-	return mgr.Start(ctx)
+	informers, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	running.Go(func() { known.leases.RunWithContext(informers) }) // processes on standby watch leases too
+	e := &election{seat: api, clock: o.Engine.Clock, log: o.Log, me: o.Engine.Process + "_" + rand.Text(), lasts: o.LeaseTime}
+	return e.lead(ctx, o.Grace, func(ctx context.Context) { r.keep(ctx, known, &running, informers) })
 }
 
-// kinds returns the kinds that the controller reads and writes.
-func kinds() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("make scheme: %w", err)
-		}
+// keep makes passes until ctx ends. It returns when the runs that it started have ended.
+func (r *reconciler) keep(ctx context.Context, known *informed, running *sync.WaitGroup, informers context.Context) {
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	if err := r.follow(known, queue); err != nil {
+		r.opts.Log.Error("watch the cluster", "error", err)
+		return
 	}
-	return scheme, nil
+	for _, informer := range []cache.SharedIndexInformer{known.prototypes, known.nodes, known.namespace} {
+		running.Go(func() { informer.RunWithContext(informers) })
+	}
+	if cache.WaitForCacheSync(ctx.Done(), known.prototypes.HasSynced, known.nodes.HasSynced, known.namespace.HasSynced, known.leases.HasSynced) {
+		for range workers {
+			running.Go(func() {
+				for r.next(ctx, queue) {
+				}
+			})
+		}
+		r.runs.start(ctx)
+	}
+	<-ctx.Done()
+	queue.ShutDown()
+	r.runs.busy.Wait()
 }
 
-func newReconciler(api client.Client, registry prometheus.Registerer, o Options) *reconciler {
+// next makes the next pass that is due. It returns false when the queue has shut down.
+func (r *reconciler) next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) bool {
+	name, over := queue.Get()
+	if over {
+		return false
+	}
+	defer queue.Done(name)
+	switch again, err := r.guarded(ctx, name); {
+	case err != nil:
+		r.opts.Log.Error("reconcile", "prototype", name, "error", err, "hint", kamino.Hint(err))
+		queue.AddRateLimited(name)
+	case again > 0:
+		queue.Forget(name)
+		queue.AddAfter(name, again)
+	default:
+		queue.Forget(name)
+	}
+	return true
+}
+
+// guarded is Reconcile, with a panic as an error: a defect in the pass of one prototype must not end
+// the runs of other prototypes.
+func (r *reconciler) guarded(ctx context.Context, name string) (again time.Duration, err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			err = fmt.Errorf("panic: %v\n%s", what, debug.Stack())
+		}
+	}()
+	return r.Reconcile(ctx, name)
+}
+
+func newReconciler(api objects, registry prometheus.Registerer, o Options) *reconciler {
 	seen := *o.Engine
 	seen.Cluster = sightseer{o.Cluster, api}
 	o.Defaults.MaxAway = o.MaxDonors
 	count := metrics.NewRuns(registry, o.Version)
 	registry.MustRegister(o.Requests)
 	tell := &teller{log: o.Log, record: o.Cluster.RecordOnce, again: o.Resync, told: map[string]*told{}, clock: o.Engine.Clock,
-		patch: func(ctx context.Context, name string, patch client.Patch) error {
-			return api.Patch(ctx, &v1alpha1.NodePrototype{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)
-		}}
+		patch: func(ctx context.Context, name string, patch []byte) error { return api.Patch(ctx, name, patch) }}
 	if o.Notify != nil {
 		tell.send = o.Notify.Send
 	}
 	return &reconciler{
-		client: api, engine: o.Engine, seen: &seen, base: o.Defaults, opts: o,
+		objects: api, engine: o.Engine, seen: &seen, base: o.Defaults, opts: o,
 		pace:  newPace(o.PerSecond, workers),
 		views: map[string]view{}, watches: map[kamino.PoolID]watching{},
 		runs: &runs{engine: o.Engine, log: o.Log, report: o.Engine.Report, turns: make(chan struct{}, o.MaxDonors), of: map[string]*run{},
@@ -157,124 +171,131 @@ func newReconciler(api client.Client, registry prometheus.Registerer, o Options)
 	}
 }
 
-// caches are the options of the informers: of nodes the fields that passes read, of leases the
-// metadata of the pools' leases, and the namespace with the stop switch.
-func caches() cache.Options {
-	pools := labels.SelectorFromSet(labels.Set{"app.kubernetes.io/managed-by": "kamino"})
-	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&corev1.Node{}:            {Transform: trimNode},
-		leaseMeta():               {Label: pools, Namespaces: map[string]cache.Config{kamino.SystemNamespace: {}}, Transform: trimLease},
-		&corev1.Namespace{}:       {Field: fields.OneTermEqualSelector("metadata.name", kamino.SystemNamespace), Transform: cache.TransformStripManagedFields()},
-		&v1alpha1.NodePrototype{}: {Transform: cache.TransformStripManagedFields()},
-	}}
-}
-
-func leaseMeta() *metav1.PartialObjectMetadata {
-	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("Lease"))
-	return m
-}
-
-// setUp defines what starts a pass: a change of the prototype; of the nodes and leases of its pool;
-// of the stop switch; and a report of a run.
-func (r *reconciler) setUp(mgr manager.Manager) error {
-	wakes := make(chan event.GenericEvent, 1024)
+// follow registers what starts a pass: changes of the prototype, of nodes and leases of its pool, of
+// the stop switch, and reports of runs.
+func (r *reconciler) follow(known *informed, queue workqueue.TypedRateLimitingInterface[string]) error {
+	enqueue := func(names []string) {
+		for _, name := range names {
+			queue.Add(name)
+		}
+	}
+	every := func() { enqueue(r.all()) }
 	r.runs.wake = func(name string) {
-		go func() { // the reporter holds locks
-			ctx, cancel := r.engine.Clock.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			select {
-			case wakes <- event.GenericEvent{Object: &v1alpha1.NodePrototype{ObjectMeta: metav1.ObjectMeta{Name: name}}}:
-			case <-ctx.Done(): // the next pass sees it
-			}
-		}()
+		if name == "" {
+			every()
+		} else {
+			queue.Add(name)
+		}
 	}
-	if err := mgr.Add(r.runs); err != nil {
-		return err
+	ofNode := func(n *corev1.Node) {
+		if pool, err := r.engine.Provider.PoolOf(context.Background(), kamino.InstanceID(n.Spec.ProviderID)); err == nil {
+			enqueue(r.of(pool))
+		}
 	}
-	every := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return r.all(ctx) })
-	return builder.ControllerManagedBy(mgr).Named("nodeprototype").
-		For(&v1alpha1.NodePrototype{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, statusGone))).
-		Watches(&v1alpha1.NodePrototype{}, every, builder.WithPredicates(otherPool)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(r.census.nodeChanges())).
-		WatchesMetadata(leaseMeta(), handler.EnqueueRequestsFromMapFunc(r.ofLease), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
-		Watches(&corev1.Namespace{}, every, builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
-		WatchesRawSource(source.Channel(wakes, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-			if o.GetName() == "" {
-				return r.all(ctx)
+	ofLease := func(m *metav1.PartialObjectMetadata) { enqueue(r.of(kube.PoolOfLease(m.Annotations))) }
+	_, e1 := known.prototypes.AddEventHandler(handler(
+		func(p *v1alpha1.NodePrototype, initial bool) {
+			if queue.Add(p.Name); !initial {
+				every()
 			}
-			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetName()}}}
-		}))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(r)
+		},
+		func(was, is *v1alpha1.NodePrototype) {
+			if was.Generation != is.Generation || !maps.Equal(was.Annotations, is.Annotations) || statusGone(was, is) {
+				queue.Add(is.Name)
+			}
+			if otherPool(was, is) {
+				every()
+			}
+		},
+		func(p *v1alpha1.NodePrototype) { queue.Add(p.Name); every() }))
+	_, e2 := known.nodes.AddEventHandler(handler(
+		func(n *corev1.Node, initial bool) {
+			if r.census.came(initial) {
+				ofNode(n)
+			}
+		},
+		func(was, is *corev1.Node) {
+			if r.census.changed(was, is) {
+				ofNode(is)
+			}
+		},
+		func(n *corev1.Node) { r.census.stale.Store(true); ofNode(n) }))
+	_, e3 := known.leases.AddEventHandler(handler(
+		func(m *metav1.PartialObjectMetadata, _ bool) { ofLease(m) },
+		func(was, is *metav1.PartialObjectMetadata) {
+			if !maps.Equal(was.Annotations, is.Annotations) {
+				ofLease(is)
+			}
+		}, ofLease))
+	_, e4 := known.namespace.AddEventHandler(handler(
+		func(*corev1.Namespace, bool) { every() },
+		func(was, is *corev1.Namespace) {
+			if !maps.Equal(was.Annotations, is.Annotations) {
+				every()
+			}
+		},
+		func(*corev1.Namespace) { every() }))
+	return errors.Join(e1, e2, e3, e4)
 }
 
-// statusGone matches an update in which somebody has removed the status.
-var statusGone = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	was, ok := e.ObjectOld.(*v1alpha1.NodePrototype)
-	is, ok2 := e.ObjectNew.(*v1alpha1.NodePrototype)
-	return ok && ok2 && was.Status.ObservedGeneration != 0 && is.Status.ObservedGeneration == 0
-}}
-
-// otherPool matches changes that may affect the prototypes of other pools, because two prototypes
-// may name one pool.
-var otherPool = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		was, ok := e.ObjectOld.(*v1alpha1.NodePrototype)
-		is, ok2 := e.ObjectNew.(*v1alpha1.NodePrototype)
-		return ok && ok2 && (was.Spec.Pool != is.Spec.Pool || fmt.Sprint(was.Spec.NodeSelector) != fmt.Sprint(is.Spec.NodeSelector))
-	},
+// handler is an informer's event handler for objects of one type. Of a deletion that the watch
+// missed it gets the last known state.
+func handler[T any](added func(object T, initial bool), updated func(was, is T), deleted func(T)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(object any, initial bool) {
+			if o, ok := object.(T); ok {
+				added(o, initial)
+			}
+		},
+		UpdateFunc: func(before, object any) {
+			was, ok := before.(T)
+			if is, ok2 := object.(T); ok && ok2 {
+				updated(was, is)
+			}
+		},
+		DeleteFunc: func(object any) {
+			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			if o, ok := object.(T); ok {
+				deleted(o)
+			}
+		},
+	}
 }
 
-// all returns a request for every prototype.
-func (r *reconciler) all(ctx context.Context) (out []reconcile.Request) {
-	var list v1alpha1.NodePrototypeList
-	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // the list is only read
-		return nil // the cache is not ready, and every prototype gets a pass once it is
+// statusGone reports whether somebody has removed the status.
+func statusGone(was, is *v1alpha1.NodePrototype) bool {
+	return was.Status.ObservedGeneration != 0 && is.Status.ObservedGeneration == 0
+}
+
+// otherPool reports whether the prototype names another pool now, which other prototypes may name too.
+func otherPool(was, is *v1alpha1.NodePrototype) bool {
+	return was.Spec.Pool != is.Spec.Pool || !maps.Equal(was.Spec.NodeSelector, is.Spec.NodeSelector)
+}
+
+// all returns the names of all prototypes.
+func (r *reconciler) all() (out []string) {
+	list, err := r.objects.Prototypes(context.Background())
+	if err != nil {
+		return nil // an informer returns no error
 	}
-	for _, p := range list.Items {
-		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: p.Name}})
+	for _, p := range list {
+		out = append(out, p.Name)
 	}
 	return out
 }
 
 // of returns requests for the prototypes of a pool, as far as they are known, and for those whose
 // pool is unknown.
-func (r *reconciler) of(ctx context.Context, pool kamino.PoolID) (out []reconcile.Request) {
-	for _, req := range r.all(ctx) {
+func (r *reconciler) of(pool kamino.PoolID) (out []string) {
+	for _, name := range r.all() {
 		r.mu.Lock()
-		seen, ok := r.views[req.Name]
+		seen, ok := r.views[name]
 		r.mu.Unlock()
 		if !ok || strings.EqualFold(string(seen.pool), string(pool)) {
-			out = append(out, req)
+			out = append(out, name)
 		}
 	}
 	return out
-}
-
-func (r *reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
-	n, ok := o.(*corev1.Node)
-	if !ok {
-		return nil
-	}
-	pool, err := r.engine.Provider.PoolOf(ctx, kamino.InstanceID(n.Spec.ProviderID))
-	if err != nil {
-		return nil
-	}
-	return r.of(ctx, pool)
-}
-
-func (r *reconciler) ofLease(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.of(ctx, kube.PoolOfLease(o.GetAnnotations()))
-}
-
-// trimLease keeps of a pool's lease only what shows that its run has progressed.
-func trimLease(object any) (any, error) {
-	m, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return object, nil
-	}
-	m.ManagedFields = nil
-	kube.TrimLease(m.Annotations)
-	return m, nil
 }

@@ -7,9 +7,6 @@ import (
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -21,18 +18,18 @@ import (
 // they do must depend on the present state.
 type sightseer struct {
 	*kube.Cluster
-	informed client.Reader
+	informed objects
 }
 
 // Nodes implements kamino.Cluster. The nodes share memory with the informer.
 func (s sightseer) Nodes(ctx context.Context) ([]kamino.Node, error) {
-	var list corev1.NodeList
-	if err := s.informed.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	all, err := s.informed.Nodes(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	out := make([]kamino.Node, 0, len(list.Items))
-	for i := range list.Items {
-		out = append(out, kube.NodeOf(&list.Items[i]))
+	out := make([]kamino.Node, 0, len(all))
+	for _, n := range all {
+		out = append(out, kube.NodeOf(n))
 	}
 	return out, nil
 }
@@ -92,25 +89,21 @@ func sharedPairs(of map[string]string) map[string]string {
 	return out
 }
 
-// nodeChanges matches changes of nodes that may matter to a pool; heartbeats do not. The first
-// passes see the nodes that exist at the start anyway.
-func (c *census) nodeChanges() predicate.Predicate {
-	stale := func(is bool) bool {
-		if is {
-			c.stale.Store(true)
-		}
-		return is
+// came records that a node exists, and reports whether a pass follows. The first passes see the
+// nodes of the first list anyway.
+func (c *census) came(initial bool) bool {
+	c.stale.Store(true)
+	return !initial
+}
+
+// changed records a change of a node, and reports whether it matters for a pool. A heartbeat does
+// not.
+func (c *census) changed(was, is *corev1.Node) bool {
+	if !differ(was, is) {
+		return false
 	}
-	return predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return stale(true) && !e.IsInInitialList },
-		DeleteFunc:  func(event.DeleteEvent) bool { return stale(true) },
-		GenericFunc: func(event.GenericEvent) bool { return stale(true) },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			was, okWas := e.ObjectOld.(*corev1.Node)
-			is, okIs := e.ObjectNew.(*corev1.Node)
-			return stale(!okWas || !okIs || differ(was, is))
-		},
-	}
+	c.stale.Store(true)
+	return true
 }
 
 func differ(was, is *corev1.Node) bool {

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -10,8 +11,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
@@ -22,15 +23,15 @@ import (
 
 // reconciler asks the engine for each prototype what auto-update would do.
 type reconciler struct {
-	client client.Client
-	engine *engine.Engine // reads the API server itself
-	seen   *engine.Engine // reads nodes from the informer
-	base   kamino.AutoOptions
-	opts   Options
-	runs   *runs
-	teller *teller
-	census census
-	pace   *pace // of passes that read the cloud, shared by all pools
+	objects objects
+	engine  *engine.Engine // reads the API server itself
+	seen    *engine.Engine // reads nodes from the informer
+	base    kamino.AutoOptions
+	opts    Options
+	runs    *runs
+	teller  *teller
+	census  census
+	pace    *pace // of passes that read the cloud, shared by all pools
 
 	mu      sync.Mutex
 	views   map[string]view            // by prototype
@@ -50,42 +51,41 @@ type view struct {
 
 // Reconcile makes one pass. A pass that the end of the process interrupts is no error: the next
 // process makes it again.
-func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	again, err := r.pass(ctx, req)
+func (r *reconciler) Reconcile(ctx context.Context, name string) (again time.Duration, err error) {
+	again, err = r.pass(ctx, name)
 	if ctx.Err() != nil {
-		return reconcile.Result{}, nil
+		return 0, nil
 	}
 	return again, err
 }
 
-func (r *reconciler) pass(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	var p v1alpha1.NodePrototype
-	if err := r.client.Get(ctx, req.NamespacedName, &p); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			r.forget(req.Name)
-			return reconcile.Result{}, nil
-		}
-		return reconcile.Result{}, err
+func (r *reconciler) pass(ctx context.Context, name string) (time.Duration, error) {
+	p, err := r.objects.Prototype(ctx, name)
+	if apierrors.IsNotFound(err) {
+		r.forget(name)
+		return 0, nil
+	} else if err != nil {
+		return 0, err
 	}
 	if p.DeletionTimestamp != nil {
-		return reconcile.Result{}, nil
+		return 0, nil
 	}
 	opts, err := optionsOf(r.base, r.opts.TrustProbesIn, p.Spec)
 	if err != nil {
 		err = troubled(v1alpha1.ReasonInvalid, "%v", err)
 	}
-	w, pool, err := r.look(ctx, &p, opts, err)
+	w, pool, err := r.look(ctx, p, opts, err)
 	if err == nil {
-		err = r.promote(ctx, &p, pool, &w)
+		err = r.promote(ctx, p, pool, &w)
 	}
 	if wait := laterError(0); errors.As(err, &wait) {
-		return reconcile.Result{RequeueAfter: time.Duration(wait)}, nil
+		return time.Duration(wait), nil
 	} else if err != nil {
-		return reconcile.Result{}, err
+		return 0, err
 	}
-	v := derive(&p, w)
-	if err := r.write(ctx, &p, v.status); err != nil {
-		return reconcile.Result{}, err
+	v := derive(p, w)
+	if err := r.write(ctx, p, v.status); err != nil {
+		return 0, err
 	}
 	if v.start {
 		opts.Pools = []string{string(pool)}
@@ -94,9 +94,9 @@ func (r *reconciler) pass(ctx context.Context, req reconcile.Request) (reconcile
 		}
 		r.runs.begin(p.Name, opts, v.back)
 	}
-	r.tell(ctx, &p, w)
+	r.tell(ctx, p, w)
 	r.watch(p.Name, p.Spec, w, pool, opts)
-	return reconcile.Result{RequeueAfter: r.again(p.Name, v.wake)}, nil
+	return r.again(p.Name, v.wake), nil
 }
 
 // tell reports what happened. Services are notified in the background, because they may hang.
@@ -153,11 +153,11 @@ func (r *reconciler) poolOf(ctx context.Context, p *v1alpha1.NodePrototype) (kam
 	if err != nil {
 		return "", err
 	}
-	var all v1alpha1.NodePrototypeList
-	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil { // the list is only read
+	all, err := r.objects.Prototypes(ctx)
+	if err != nil {
 		return "", err
 	}
-	if others := k.others(p.Name, pool, all.Items); len(others) > 0 {
+	if others := k.others(p.Name, pool, all); len(others) > 0 {
 		return pool, troubled(v1alpha1.ReasonConflict, "prototype %s is for pool %s, too: delete all but one", strings.Join(others, ", "), pool.Name())
 	}
 	return pool, nil
@@ -269,11 +269,11 @@ func (r *reconciler) promote(ctx context.Context, p *v1alpha1.NodePrototype, poo
 		}
 		return nil
 	}
-	patch := client.MergeFrom(p.DeepCopy())
-	delete(p.Annotations, v1alpha1.AnnotationPromote)
-	if err := r.client.Patch(ctx, p, patch); err != nil {
+	done := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, v1alpha1.AnnotationPromote)
+	if err := r.objects.Patch(ctx, p.Name, done); err != nil {
 		return err
 	}
+	delete(p.Annotations, v1alpha1.AnnotationPromote)
 	r.mu.Lock()
 	delete(r.views, p.Name)
 	r.mu.Unlock()
@@ -290,9 +290,31 @@ func (r *reconciler) write(ctx context.Context, p *v1alpha1.NodePrototype, statu
 	if equality.Semantic.DeepEqual(p.Status, status) {
 		return nil
 	}
-	patch := client.MergeFrom(p.DeepCopy())
+	patch, err := statusPatch(p.Status, status)
+	if err != nil {
+		return err
+	}
 	p.Status = status
-	return client.IgnoreNotFound(r.client.Status().Patch(ctx, p, patch))
+	if err := r.objects.Patch(ctx, p.Name, patch, "status"); !apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
+}
+
+// statusPatch is the JSON merge patch from one status to another.
+func statusPatch(was, is v1alpha1.NodePrototypeStatus) ([]byte, error) {
+	type part struct {
+		Status v1alpha1.NodePrototypeStatus `json:"status"`
+	}
+	before, err := json.Marshal(part{was})
+	if err != nil {
+		return nil, fmt.Errorf("encode status: %w", err)
+	}
+	after, err := json.Marshal(part{is})
+	if err != nil {
+		return nil, fmt.Errorf("encode status: %w", err)
+	}
+	return jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
 }
 
 // again returns the time until the next pass without events, with jitter so that passes of many

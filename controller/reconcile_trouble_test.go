@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
@@ -63,16 +62,11 @@ func (onePool) Homes() []kamino.Kind { return nil }
 
 // declared are the prototypes that the API server has.
 type declared struct {
-	client.Client
+	objects
 	all []v1alpha1.NodePrototype
 }
 
-func (d declared) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	if l, ok := list.(*v1alpha1.NodePrototypeList); ok {
-		l.Items = d.all
-	}
-	return nil
-}
+func (d declared) Prototypes(context.Context) ([]v1alpha1.NodePrototype, error) { return d.all, nil }
 
 // quick is a clock on which nobody waits.
 type quick struct{ at *time.Time }
@@ -112,7 +106,7 @@ func TestTroubledGivesBack(t *testing.T) {
 			var took []kamino.Lease
 			e := &engine.Engine{Provider: onePool{}, Clock: quick{&at}, Process: "me",
 				Cluster: interrupted{renewed: tt.renewed, taken: func(l kamino.Lease) { took = append(took, l); cancel() }}}
-			r := &reconciler{engine: e, seen: e, client: declared{all: all}, base: kamino.AutoDefaults(), pace: newPace(10, 8),
+			r := &reconciler{engine: e, seen: e, objects: declared{all: all}, base: kamino.AutoDefaults(), pace: newPace(10, 8),
 				views: map[string]view{}, watches: map[kamino.PoolID]watching{}, metrics: metrics.NewRuns(prometheus.NewRegistry(), ""),
 				runs: &runs{engine: e, on: ctx, log: slog.New(slog.DiscardHandler), of: map[string]*run{}, turns: make(chan struct{}, 1),
 					wake: func(string) {}, report: func(kamino.Event) {}, ended: func(string, string, []engine.PoolResult, error) {}}}

@@ -48,16 +48,12 @@ type runs struct {
 	busy sync.WaitGroup
 }
 
-// Start allows runs to begin, and returns when all of them have ended after ctx has. Each run
-// restores its donor then, if the process is not killed.
-func (r *runs) Start(ctx context.Context) error {
+// start lets runs begin. When ctx ends, each run gives back its donor: busy.Wait waits for that.
+func (r *runs) start(ctx context.Context) {
 	r.mu.Lock()
 	r.on = ctx
 	r.mu.Unlock()
 	r.wake("")
-	<-ctx.Done()
-	r.busy.Wait()
-	return nil
 }
 
 // get returns the run of a prototype; nil if there is none.

@@ -3,52 +3,123 @@ package controller
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	clientmetrics "k8s.io/client-go/tools/metrics"
+	"k8s.io/client-go/util/cert"
+
+	"kamino.dev/kamino"
 )
 
-// authenticated lets clients read the metrics whose token the API server knows and allows to get
-// the path. controller-runtime's filter links the whole of k8s.io/apiserver.
-func authenticated(config *rest.Config, client *http.Client, now func() time.Time) (server.Filter, error) {
-	who, err := authentication.NewForConfigAndClient(config, client)
-	if err != nil {
-		return nil, err
+// newRegistry has the metrics of the process and of its requests to the API server.
+func newRegistry() *prometheus.Registry {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rest_client_requests_total", Help: "Requests to the API server by status code and method."}, []string{"code", "method"})
+	clientmetrics.RequestResult = requestCounter{requests}
+	r := prometheus.NewRegistry()
+	r.MustRegister(requests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// requestCounter counts the requests of client-go.
+type requestCounter struct{ of *prometheus.CounterVec }
+
+func (c requestCounter) Increment(_ context.Context, code, method, _ string) {
+	c.of.WithLabelValues(code, method).Inc()
+}
+
+// serve listens on the addresses for health checks and metrics. The caller calls end.
+func serve(ctx context.Context, o Options, api *server, registry *prometheus.Registry) (end func(), err error) {
+	var servers []*http.Server
+	end = func() {
+		for _, s := range servers {
+			_ = s.Close() // the process ends: an interrupted answer is no error
+		}
 	}
-	may, err := authorization.NewForConfigAndClient(config, client)
-	if err != nil {
-		return nil, err
+	listen := func(address, what string, handler http.Handler, wrap func(net.Listener) (net.Listener, error)) {
+		if err != nil || address == "0" {
+			return
+		}
+		l, failed := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		if failed == nil {
+			l, failed = wrap(l)
+		}
+		if failed != nil {
+			err = kamino.WithHint(fmt.Errorf("listen for %s: %w", what, failed), "choose another address with --%s-address, or 0 for none", what)
+			return
+		}
+		s := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 90 * time.Second, MaxHeaderBytes: 1 << 16, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)}
+		servers = append(servers, s)
+		go func() {
+			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				o.Log.Error("serve "+what, "error", err)
+			}
+		}()
 	}
-	r := &reviews{who: who.TokenReviews(), may: may.SubjectAccessReviews(), now: now, turns: make(chan struct{}, reviewsAtOnce), known: map[[sha256.Size]byte]reviewed{}}
-	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
-		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			token, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
-			if !ok {
-				http.Error(w, "a bearer token is required", http.StatusUnauthorized)
-				return
-			}
-			switch code, err := r.judge(req.Context(), token, req.URL.Path); {
-			case err != nil:
-				log.Error(err, "ask who may see the metrics")
-				http.Error(w, "the API server did not answer", http.StatusServiceUnavailable)
-			case code != http.StatusOK:
-				http.Error(w, http.StatusText(code), code)
-			default:
-				next.ServeHTTP(w, req)
-			}
-		}), nil
-	}, nil
+	health := http.NewServeMux()
+	for _, path := range []string{"/healthz", "/readyz"} {
+		health.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	}
+	listen(o.Health, "health", health, func(l net.Listener) (net.Listener, error) { return l, nil })
+	figures := http.NewServeMux()
+	figures.Handle("/metrics", authenticated(api, o.Log, o.Engine.Clock.Now, promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})))
+	listen(o.Metrics, "metrics", figures, selfSigned)
+	if err != nil {
+		end()
+	}
+	return end, err
+}
+
+// selfSigned adds TLS with a certificate that the process signs itself: nobody knows the name of the
+// pod in advance.
+func selfSigned(l net.Listener) (net.Listener, error) {
+	public, private, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{{127, 0, 0, 1}}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make certificate: %w", err)
+	}
+	pair, err := tls.X509KeyPair(public, private)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
+	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}), nil
+}
+
+// authenticated allows requests whose token the API server knows, and whose user may get the path.
+func authenticated(api *server, log *slog.Logger, now func() time.Time, next http.Handler) http.Handler {
+	r := &reviews{who: question[authenticationv1.TokenReview, *authenticationv1.TokenReview]{api.authentication, "tokenreviews"},
+		may: question[authorizationv1.SubjectAccessReview, *authorizationv1.SubjectAccessReview]{api.authorization, "subjectaccessreviews"},
+		now: now, turns: make(chan struct{}, reviewsAtOnce), known: map[[sha256.Size]byte]reviewed{}}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		token, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
+		if !ok {
+			http.Error(w, "a bearer token is required", http.StatusUnauthorized)
+			return
+		}
+		switch code, err := r.judge(req.Context(), token, req.URL.Path); {
+		case err != nil:
+			log.Error("ask who may see the metrics", "error", err)
+			http.Error(w, "the API server did not answer", http.StatusServiceUnavailable)
+		case code != http.StatusOK:
+			http.Error(w, http.StatusText(code), code)
+		default:
+			next.ServeHTTP(w, req)
+		}
+	})
 }
 
 const (
@@ -61,8 +132,8 @@ const (
 // reviews asks the API server about tokens, and caches its answers for a short time, because
 // anybody who reaches the address can send any number of tokens.
 type reviews struct {
-	who   authentication.TokenReviewInterface
-	may   authorization.SubjectAccessReviewInterface
+	who   creator[authenticationv1.TokenReview]
+	may   creator[authorizationv1.SubjectAccessReview]
 	now   func() time.Time
 	turns chan struct{}
 
@@ -119,7 +190,7 @@ func (r *reviews) remember(key [sha256.Size]byte, code int) {
 }
 
 // review asks the API server whose token it is, and whether that user may get the path.
-func review(ctx context.Context, who authentication.TokenReviewInterface, may authorization.SubjectAccessReviewInterface, token, path string) (int, error) {
+func review(ctx context.Context, who creator[authenticationv1.TokenReview], may creator[authorizationv1.SubjectAccessReview], token, path string) (int, error) {
 	answer, err := who.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return 0, err

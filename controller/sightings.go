@@ -1,13 +1,10 @@
 package controller
 
 import (
-	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/kube"
@@ -17,10 +14,9 @@ import (
 // process records it too, so that once it leads, it need not watch for another minute
 // (engine.Engine.Sighted).
 type sightings struct {
-	now    func() time.Time
-	leases cache.Cache
-	mu     sync.Mutex
-	of     map[kamino.PoolID]sighting
+	now func() time.Time
+	mu  sync.Mutex
+	of  map[kamino.PoolID]sighting
 }
 
 type sighting struct {
@@ -28,27 +24,9 @@ type sighting struct {
 	since    time.Time
 }
 
-func newSightings(now func() time.Time, leases cache.Cache) *sightings {
-	return &sightings{now: now, leases: leases, of: map[kamino.PoolID]sighting{}}
+func newSightings(now func() time.Time) *sightings {
+	return &sightings{now: now, of: map[kamino.PoolID]sighting{}}
 }
-
-// Start begins to watch. It requests its informer after the manager's start: the manager waits
-// without end for an informer requested earlier if the right to list is missing, and loops if it is
-// told to end then (controller-runtime v0.24.1, runnableGroup.Start).
-func (s *sightings) Start(ctx context.Context) error {
-	informer, err := s.leases.GetInformer(ctx, leaseMeta(), cache.BlockUntilSynced(false))
-	if err == nil {
-		_, err = informer.AddEventHandler(s)
-	}
-	if err != nil {
-		return fmt.Errorf("watch leases: %w", err)
-	}
-	<-ctx.Done()
-	return nil
-}
-
-// NeedLeaderElection implements the manager's LeaderElectionRunnable: standby processes watch, too.
-func (s *sightings) NeedLeaderElection() bool { return false }
 
 // since implements engine.Engine.Sighted.
 func (s *sightings) since(pool kamino.PoolID, revision string) time.Time {

@@ -11,7 +11,7 @@ import (
 func TestSightings(t *testing.T) {
 	began := time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)
 	now := began
-	s := newSightings(func() time.Time { return now }, nil)
+	s := newSightings(func() time.Time { return now })
 	lease := func(revision string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: revision, Annotations: map[string]string{"kamino.dev/pool": "/p"}}}
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
@@ -32,7 +32,7 @@ const (
 // the next process does not send it again.
 type teller struct {
 	log   *slog.Logger
-	patch func(ctx context.Context, name string, patch client.Patch) error // patches a prototype
+	patch func(ctx context.Context, name string, patch []byte) error // patches a prototype
 	// record writes an event that may exist already.
 	record func(ctx context.Context, about corev1.ObjectReference, key, reason, message string, at time.Time, warning bool) error
 	send   func(context.Context, notify.Happening) error // nil: there are no services
@@ -151,7 +151,10 @@ func (t *teller) note(ctx context.Context, name, keys string) error {
 	if err != nil {
 		return fmt.Errorf("make patch: %w", err)
 	}
-	return client.IgnoreNotFound(t.patch(ctx, name, client.RawPatch(types.MergePatchType, patch)))
+	if err := t.patch(ctx, name, patch); !apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
 }
 
 func (t *teller) forget(name string) {

@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
@@ -47,12 +46,8 @@ func (w *town) process() *teller {
 			}
 			return w.fails
 		},
-		patch: func(_ context.Context, name string, patch client.Patch) error {
-			data, err := patch.Data(w.p)
-			if err != nil {
-				return err
-			}
-			return json.Unmarshal(data, w.p)
+		patch: func(_ context.Context, name string, patch []byte) error {
+			return json.Unmarshal(patch, w.p)
 		}}
 }
 
@@ -188,19 +183,4 @@ func TestNewsOfTroubled(t *testing.T) {
 	one.deliver(t.Context(), town.p, one.tell(t.Context(), town.p, []notify.Happening{{Key: "away"}}, false, now, true))
 	town.pass(one, was)
 	town.expect(t, "after a pass that did not see it", "promoted away", "promoted away")
-}
-
-// TestOrderlyEnd: giving up to lead is no error when the process is told to end, and one when not.
-func TestOrderlyEnd(t *testing.T) {
-	var out bytes.Buffer
-	ctx, cancel := context.WithCancel(t.Context())
-	log := slog.New(orderly{slog.NewTextHandler(&out, nil), ctx}).With("a", 1)
-	log.Error("error received after stop sequence was engaged", "err", errors.New(lost))
-	cancel()
-	log.Error("error received after stop sequence was engaged", "err", errors.New(lost))
-	log.Error("something else", "err", errors.New("x"))
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 3 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[1], "level=INFO") || strings.Contains(lines[1], lost) || !strings.Contains(lines[2], "level=ERROR") {
-		t.Errorf("the log is\n%s", out.String())
-	}
 }

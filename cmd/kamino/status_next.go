@@ -14,11 +14,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
+	"kamino.dev/kamino/kube"
 	"kamino.dev/kamino/poolstate"
 )
 
@@ -56,15 +55,14 @@ func readStarters(ctx context.Context, a *app) []starter {
 	if err != nil {
 		return []starter{unknownStarter(err)}
 	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kube.New(config, kube.Options{Version: a.global.Version, Clock: a.clock})
 	if err != nil {
 		return []starter{unknownStarter(err)}
 	}
 	var out []starter
-	answer := client.Discovery().RESTClient().Get().AbsPath("apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version, "nodeprototypes").Do(ctx)
 	var declared v1alpha1.NodePrototypeList
-	err = answer.Error() // Raw returns "unknown" for a refusal
-	if raw, _ := answer.Raw(); err == nil {
+	raw, err := client.Raw(ctx, "/apis/"+v1alpha1.GroupVersion.String()+"/nodeprototypes")
+	if err == nil {
 		err = json.Unmarshal(raw, &declared)
 	}
 	if err != nil && !apierrors.IsNotFound(err) { // a cluster without the kind has none
@@ -73,11 +71,11 @@ func readStarters(ctx context.Context, a *app) []starter {
 	for _, p := range declared.Items {
 		out = append(out, ofPrototype(p))
 	}
-	jobs, err := client.BatchV1().CronJobs(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	jobs, err := client.CronJobs(ctx)
 	if err != nil {
 		return append(out, unknownStarter(fmt.Errorf("list CronJobs: %w", err)))
 	}
-	for _, job := range jobs.Items {
+	for _, job := range jobs {
 		for _, c := range job.Spec.JobTemplate.Spec.Template.Spec.Containers {
 			pools, starts, err := startedBy(c.Command, c.Args)
 			if !starts {

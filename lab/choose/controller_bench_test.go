@@ -24,9 +24,8 @@ import (
 )
 
 // KAMINO_BENCH_PROTOTYPES makes it smaller; KAMINO_BENCH_IDLE is for how many minutes nothing
-// happens. They pass in real time: when a prototype is looked at again is up to the queue of
-// controller-runtime, which takes no clock (v0.24.1, priorityqueue.Opts), and without these looks
-// there is nothing to measure. The idle hour is, in lab/,
+// happens. They pass in real time: the queue of client-go, which decides when a prototype is looked at
+// again, runs by the clock of the machine, and without these looks there is nothing to measure. The idle hour is, in lab/,
 //
 //	KAMINO_BENCH=1 KAMINO_BENCH_IDLE=60 go test -count=1 -timeout 100m -v -run BenchController ./choose
 var (
