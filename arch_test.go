@@ -44,7 +44,7 @@ var rules = []rule{
 	{"kube", []string{module, "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}, "one adapter per outside world; no providers"},
 	{"controller", []string{module, module + "/engine", module + "/poolstate", module + "/kube", module + "/notify", module + "/api/...", module + "/controller/...", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "github.com/prometheus/"},
 		"one reconciler around the engine; no providers"},
-	{"notify", []string{module, module + "/poolstate", "github.com/nicholas-fedor/shoutrrr/"}, "it knows what a status tells and who is told, and no cluster"},
+	{"notify", []string{module, module + "/poolstate"}, "it knows what a status tells and who is told, and no cluster"},
 	{"azure", []string{module, "github.com/Azure/azure-sdk-for-go"}, "one adapter per outside world; never the emulator, which would hide its mistakes"},
 	{"azure/emulator", []string{module + "/azure/emulator/..."}, "it must not share the client's mistakes"},
 	{"aws", []string{module, module + "/agent/userdata", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}, "one adapter per outside world; never the emulator, which would hide its mistakes. A canary's user data is read as a node does"},

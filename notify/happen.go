@@ -1,5 +1,5 @@
-// Package notify tells people what happened to a pool: as events of its NodePrototype, and by the
-// services that shoutrrr's URLs name. What happened is derived from the status of the pool, so that
+// Package notify reports what happened to a pool: as events of its NodePrototype, and to webhooks.
+// What happened is derived from the status of the pool, so that
 // each process finds the same.
 package notify
 

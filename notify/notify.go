@@ -3,43 +3,64 @@ package notify
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/nicholas-fedor/shoutrrr/pkg/types"
-
 	"kamino.dev/kamino"
 )
 
-// limit is how long a service has for one message.
+// limit is the time for one message to one webhook, with all its attempts.
 const limit = 10 * time.Second
 
-// Notifier sends messages to the services whose URLs stand in a file, one a line. The URLs are
-// secrets: no error tells any part of one.
+// attempts is how often a message is sent to a webhook that does not answer or is overloaded, and
+// pause the time between two attempts.
+const (
+	attempts = 3
+	pause    = time.Second
+)
+
+// Message is the JSON that a webhook gets. Incoming webhooks of Slack, Mattermost and Rocket.Chat
+// show Text and ignore the other fields (unverified); programs read the other fields.
+type Message struct {
+	Text    string     `json:"text"`
+	Title   string     `json:"title"`
+	Message string     `json:"message"`
+	Reason  string     `json:"reason"` // as in events: KaminoPromoted, KaminoRunFailed, …
+	Warning bool       `json:"warning"`
+	Pool    string     `json:"pool,omitempty"`
+	Time    *time.Time `json:"time,omitempty"` // absent for what is so now
+	Key     string     `json:"key"`            // the same for the same happening, whoever reports it
+}
+
+// Notifier posts messages to the webhooks whose URLs stand in a file, one a line. The URLs are
+// secrets: no error contains any part of one.
 type Notifier struct {
 	file  string
 	clock kamino.Clock
 
-	mu        sync.Mutex
-	text      []byte // of the file, as receivers are made of it
-	receivers []*receiver
-	got       map[string]map[string]bool // by key of a happening that not all got: the URLs that did
+	mu    sync.Mutex
+	text  []byte // of the file, as hooks were read from it
+	hooks []webhook
+	got   map[string]map[string]bool // by key of a happening that not all webhooks got: the URLs that did
 }
 
-// receiver is one service. A service that hangs gets no second message meanwhile.
-type receiver struct {
+// webhook is one URL.
+type webhook struct {
 	line int
 	url  string
-	kind string
-	send func(ctx context.Context, title, text string) error
-	free chan struct{}
 }
+
+// client follows no redirect: the text, and a URL with a secret, go to the configured address only.
+var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 // Open reads the URLs. They are read again whenever the file has changed.
 func Open(file string, clock kamino.Clock) (*Notifier, error) {
@@ -48,77 +69,68 @@ func Open(file string, clock kamino.Clock) (*Notifier, error) {
 	return n, err
 }
 
-func (n *Notifier) read() ([]*receiver, error) {
+func (n *Notifier) read() ([]webhook, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	text, err := os.ReadFile(n.file)
 	if err != nil {
-		return nil, kamino.WithHint(fmt.Errorf("read notification URLs: %w", err), "--notify-file names a file with one shoutrrr URL a line")
+		return nil, kamino.WithHint(fmt.Errorf("read notification URLs: %w", err), "--notify-file names a file with one https URL a line")
 	}
-	if n.receivers != nil && bytes.Equal(text, n.text) {
-		return n.receivers, nil
+	if n.hooks != nil && bytes.Equal(text, n.text) {
+		return n.hooks, nil
 	}
-	var all []*receiver
+	var all []webhook
 	for i, line := range strings.Split(string(text), "\n") {
 		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		r, err := parse(line)
-		if err != nil {
-			return nil, fmt.Errorf("line %d of %s: %w", i+1, n.file, err)
+		if !valid(line) {
+			return nil, kamino.WithHint(fmt.Errorf("line %d of %s: invalid URL", i+1, n.file), "write https://HOST/PATH; the URL is a secret, so it is not shown")
 		}
-		r.line, r.url, r.free = i+1, line, make(chan struct{}, 1)
-		all = append(all, r)
+		all = append(all, webhook{i + 1, line})
 	}
 	if len(all) == 0 {
-		return nil, kamino.WithHint(fmt.Errorf("%s names no service", n.file), "write one shoutrrr URL a line, for instance generic://HOST/PATH?template=json")
+		return nil, kamino.WithHint(fmt.Errorf("%s names no webhook", n.file), "write one URL a line, for instance https://hooks.example.com/kamino")
 	}
-	n.text, n.receivers = text, all
+	n.text, n.hooks = text, all
 	return all, nil
 }
 
-// parse makes a receiver of a URL. What is wrong with it is not told in its words.
-func parse(line string) (*receiver, error) {
+// valid reports whether a URL is one of https. That of a program on this machine may be one of http.
+func valid(line string) bool {
 	u, err := url.Parse(line)
-	if err != nil {
-		return nil, kamino.WithHint(errors.New("invalid URL"), "see docs/controller.md for the services; the URL is a secret, so it is not shown")
+	if err != nil || u.Hostname() == "" {
+		return false
 	}
-	scheme, _, _ := strings.Cut(u.Scheme, "+")
-	if scheme == "generic" {
-		send, err := generic(u)
-		return &receiver{kind: scheme, send: send}, err
-	}
-	made, ok := services[scheme]
-	if !ok {
-		return nil, kamino.WithHint(errors.New("the URL names no known service"), "the services are generic, %s", strings.Join(Services(), ", "))
-	}
-	service := made()
-	if err := service.Initialize(u, nil); err != nil {
-		return nil, kamino.WithHint(fmt.Errorf("invalid URL for the service %s", scheme), "https://shoutrrr.nickfedor.com describes its form; the URL is a secret, so it is not shown")
-	}
-	return &receiver{kind: scheme, send: func(_ context.Context, title, text string) error {
-		params := types.Params{}
-		params.SetTitle(title)
-		return service.Send(text, &params)
-	}}, nil
+	ip := net.ParseIP(u.Hostname())
+	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// Send tells all services of a happening, side by side. Those that fail get it with the next call,
-// and only they.
+// Send sends a happening to all webhooks in parallel. Those that fail get it with the next call, and
+// only they.
 func (n *Notifier) Send(ctx context.Context, h Happening) error {
 	all, err := n.read()
 	if err != nil {
 		return err
 	}
+	m := Message{Title: h.Title(), Message: h.Message(), Reason: h.Reason, Warning: h.Warning, Pool: h.Pool, Key: h.Key}
+	if m.Text = m.Title + "\n" + m.Message; !h.At.IsZero() {
+		at := h.At.UTC()
+		m.Time = &at
+	}
+	body, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode notification: %w", err)
+	}
 	errs := make([]error, len(all))
 	var wait sync.WaitGroup
-	for i, r := range all {
-		if n.has(h.Key, r.url) {
+	for i, to := range all {
+		if n.has(h.Key, to.url) {
 			continue
 		}
 		wait.Go(func() {
-			if errs[i] = r.tell(ctx, n.clock, h.Title(), h.Message()); errs[i] == nil {
-				n.note(h.Key, r.url)
+			if errs[i] = to.send(ctx, n.clock, body); errs[i] == nil {
+				n.note(h.Key, to.url)
 			}
 		})
 	}
@@ -147,42 +159,43 @@ func (n *Notifier) note(key, url string) {
 	n.got[key][url] = true
 }
 
-// tell sends one message. The libraries of services heed no context, so they are left behind.
-func (r *receiver) tell(ctx context.Context, clock kamino.Clock, title, text string) error {
+// send posts a message. It tries again where the webhook gives no answer, is overloaded (429) or
+// fails (5xx). No error contains any part of the URL.
+func (w webhook) send(ctx context.Context, clock kamino.Clock, body []byte) (err error) {
 	ctx, cancel := clock.WithTimeout(ctx, limit)
 	defer cancel()
-	ended := make(chan error, 1)
-	select {
-	case r.free <- struct{}{}:
-		go func() {
-			defer func() { <-r.free }()
-			ended <- r.send(ctx, title, text)
-		}()
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-ended:
-		return r.failed(err)
-	case <-ctx.Done():
-		return r.failed(ctx.Err())
+	for n := 1; ; n++ {
+		code, failed := w.post(ctx, body)
+		switch {
+		case failed == nil && code < http.StatusMultipleChoices:
+			return nil
+		case errors.Is(ctx.Err(), context.Canceled):
+			return fmt.Errorf("webhook of line %d: %w", w.line, context.Canceled)
+		case ctx.Err() != nil:
+			return fmt.Errorf("webhook of line %d: no answer within %s", w.line, limit)
+		case failed != nil:
+			err = fmt.Errorf("webhook of line %d: no connection", w.line)
+		default:
+			err = fmt.Errorf("webhook of line %d: the receiver answered %d", w.line, code)
+		}
+		if n == attempts || failed == nil && code != http.StatusTooManyRequests && code < http.StatusInternalServerError || clock.Sleep(ctx, pause) != nil {
+			return err
+		}
 	}
 }
 
-// failed says why in words that hold nothing of the URL.
-func (r *receiver) failed(err error) error {
-	var status statusError
-	var failed net.Error
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("service %s, line %d: %w", r.kind, r.line, context.Canceled)
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &failed) && failed.Timeout():
-		return fmt.Errorf("service %s, line %d: no answer within %s", r.kind, r.line, limit)
-	case errors.As(err, &status):
-		return fmt.Errorf("service %s, line %d: %w", r.kind, r.line, status)
-	case errors.As(err, &failed):
-		return fmt.Errorf("service %s, line %d: no connection", r.kind, r.line)
+// post makes one attempt and returns the status code.
+func (w webhook) post(ctx context.Context, body []byte) (code int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
 	}
-	return fmt.Errorf("service %s, line %d: the message was not accepted", r.kind, r.line)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = resp.Body.Close() }() // it was read
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
+	return resp.StatusCode, nil
 }

@@ -7,13 +7,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -108,34 +106,28 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// hook is a service on this machine.
+// hook is a webhook on this machine.
 type hook struct {
 	*httptest.Server
 	mu    sync.Mutex
-	code  int
+	codes []int // answers to the next messages; 200 after them
 	got   []string
-	heads []http.Header
 }
 
-func newHook(t *testing.T) *hook {
-	h := &hook{code: http.StatusOK}
+func newHook(t *testing.T, codes ...int) *hook {
+	h := &hook{codes: codes}
 	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.got, h.heads = append(h.got, r.URL.String()+" "+string(body)), append(h.heads, r.Header)
-		w.WriteHeader(h.code)
+		h.got = append(h.got, r.Method+" "+r.URL.String()+" "+r.Header.Get("Content-Type")+" "+string(body))
+		if len(h.codes) > 0 {
+			w.WriteHeader(h.codes[0])
+			h.codes = h.codes[1:]
+		}
 	}))
 	t.Cleanup(h.Close)
 	return h
-}
-
-func (h *hook) url(rest string) string { return "generic" + strings.TrimPrefix(h.URL, "http") + rest }
-
-func (h *hook) answer(code int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.code = code
 }
 
 func open(t *testing.T, lines ...string) (*Notifier, string) {
@@ -144,91 +136,97 @@ func open(t *testing.T, lines ...string) (*Notifier, string) {
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n, err := Open(file, kamino.WallClock{})
+	n, err := Open(file, impatient{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n, file
 }
 
-var bad = Happening{Key: "failed/r1", Pool: "blue", Text: "it failed", Type: "kamino status"}
-
-// TestSend: each service gets a message, in its form; who failed gets it with the next call, and
-// only he; and a file that was changed counts.
-func TestSend(t *testing.T) {
-	a, b := newHook(t), newHook(t)
-	n, file := open(t, "# a comment", a.url("/a?disabletls=yes&template=json&$team=infra&@apiKey=x1&token=s3cret"), "", b.url("/b?disabletls=yes"))
-	b.answer(500)
-	if err := n.Send(t.Context(), bad); err == nil || err.Error() != "service generic, line 4: the receiver answered 500" {
-		t.Errorf("with one that fails: %v", err)
-	}
-	b.answer(200)
-	for range 2 {
-		if err := n.Send(t.Context(), bad); err != nil {
-			t.Error(err)
-		}
-	}
-	want := `/a?token=s3cret {"message":"it failed. Type \"kamino status\"","team":"infra","title":"Kamino: pool blue"}`
-	if len(a.got) != 2 || a.got[0] != want || a.heads[0].Get("Api-Key") != "x1" || a.heads[0].Get("Content-Type") != "application/json" {
-		t.Errorf("the first got %q %v", a.got, a.heads)
-	}
-	if len(b.got) != 3 || b.got[2] != `/b it failed. Type "kamino status"` || b.heads[2].Get("Content-Type") != "text/plain" {
-		t.Errorf("the second got %q %v", b.got, b.heads)
-	}
-	if err := os.WriteFile(file, []byte(b.url("/c?disabletls=yes")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Send(t.Context(), Happening{Key: "k"}); err != nil || len(a.got) != 2 || !strings.HasPrefix(b.got[3], "/c") {
-		t.Errorf("after the file changed: %v %q %q", err, a.got, b.got)
-	}
-}
-
-// impatient is a clock by which every time-out is a second.
+// impatient is a clock whose pauses take no time, and whose timeouts are one second.
 type impatient struct{ kamino.WallClock }
+
+func (impatient) Sleep(ctx context.Context, _ time.Duration) error { return ctx.Err() }
 
 func (c impatient) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 	return c.WallClock.WithTimeout(ctx, time.Second)
 }
 
-// TestHang: a receiver that does not answer holds nobody up, neither whoever sends nor the other
-// services.
+var bad = Happening{Key: "failed/r1", Reason: RunFailed, Warning: true, Pool: "blue", At: now, Text: "it failed", Type: "kamino status"}
+
+// TestSend: each webhook gets a message; one that failed gets it with the next call, and only that
+// one; and a file that was changed counts.
+func TestSend(t *testing.T) {
+	a, b := newHook(t), newHook(t, 400)
+	n, file := open(t, "# a comment", a.URL+"/a?token=s3cret", "", b.URL+"/b")
+	if err := n.Send(t.Context(), bad); err == nil || err.Error() != "webhook of line 4: the receiver answered 400" {
+		t.Errorf("with one that fails: %v", err)
+	}
+	for range 2 {
+		if err := n.Send(t.Context(), bad); err != nil {
+			t.Error(err)
+		}
+	}
+	want := `POST /a?token=s3cret application/json {"text":"Kamino: pool blue\nit failed. Type \"kamino status\"","title":"Kamino: pool blue","message":"it failed. Type \"kamino status\"",` +
+		`"reason":"KaminoRunFailed","warning":true,"pool":"blue","time":"2026-11-23T04:00:00Z","key":"failed/r1"}`
+	if len(a.got) != 2 || a.got[0] != want || len(b.got) != 3 {
+		t.Errorf("the first got %q\nthe second got %q", a.got, b.got)
+	}
+	if err := os.WriteFile(file, []byte(b.URL+"/c"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Send(t.Context(), Happening{Key: "k"}); err != nil || len(a.got) != 2 || !strings.HasPrefix(b.got[3], "POST /c ") || strings.Contains(b.got[3], `"time"`) {
+		t.Errorf("after the file changed: %v %q %q", err, a.got, b.got)
+	}
+}
+
+// TestAttempts: an overloaded or failing webhook gets three attempts, one that refuses gets one.
+func TestAttempts(t *testing.T) {
+	for name, tt := range map[string]struct {
+		codes []int
+		sent  int
+		fails bool
+	}{
+		"accepted":      {nil, 1, false},
+		"overloaded":    {[]int{429}, 2, false},
+		"failing":       {[]int{500, 503}, 3, false},
+		"failing still": {[]int{500, 502, 503, 504}, 3, true},
+		"refused":       {[]int{404, 404}, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHook(t, tt.codes...)
+			n, _ := open(t, h.URL)
+			if err := n.Send(t.Context(), bad); (err != nil) != tt.fails || len(h.got) != tt.sent {
+				t.Errorf("%v after %d attempts", err, len(h.got))
+			}
+		})
+	}
+}
+
 // TestRedirect: what is sent goes to the configured address only, whatever it answers.
 func TestRedirect(t *testing.T) {
-	var got atomic.Int32
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got.Add(1) }))
-	defer other.Close()
+	other := newHook(t)
 	for _, code := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		receiver := httptest.NewServer(http.RedirectHandler(other.URL, code))
-		u, err := url.Parse("generic+http://" + receiver.Listener.Addr().String() + "/?template=json&@X-Api-Key=secret")
-		if err != nil {
-			t.Fatal(err)
-		}
-		send, err := generic(u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := send(t.Context(), "title", "text"); !errors.Is(err, statusError(code)) || got.Load() > 0 {
-			t.Errorf("%d: %v; another server was asked %d times", code, err, got.Load())
+		n, _ := open(t, receiver.URL)
+		if err := n.Send(t.Context(), bad); err == nil || !strings.Contains(err.Error(), fmt.Sprint(code)) || len(other.got) > 0 {
+			t.Errorf("%d: %v; another server got %q", code, err, other.got)
 		}
 		receiver.Close()
 	}
 }
 
+// TestHang: a webhook that does not answer holds up neither the sender for long nor the others.
 func TestHang(t *testing.T) {
 	let := make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-let }))
 	defer slow.Close()
 	defer close(let)
 	quick := newHook(t)
-	n, _ := open(t, "generic"+strings.TrimPrefix(slow.URL, "http")+"/?disabletls=yes", "discord://token@1?thread_id=2", quick.url("/?disabletls=yes"))
-	n.clock = impatient{}
-	n.receivers[1].send = func(context.Context, string, string) error { <-let; return nil } // as libraries that heed no context
-	for range 2 {
-		began := time.Now()
-		err := n.Send(t.Context(), bad)
-		if err == nil || strings.Count(err.Error(), "no answer within") != 2 || time.Since(began) > 10*time.Second {
-			t.Errorf("after %s: %v", time.Since(began), err)
-		}
+	n, _ := open(t, slow.URL, quick.URL)
+	began := time.Now()
+	if err := n.Send(t.Context(), bad); err == nil || err.Error() != "webhook of line 1: no answer within 10s" || time.Since(began) > 10*time.Second {
+		t.Errorf("after %s: %v", time.Since(began), err)
 	}
 	if len(quick.got) != 1 {
 		t.Errorf("the other got %q", quick.got)
@@ -240,32 +238,34 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestSecrets: no part of a URL is told, whatever is wrong with it or its service.
+// TestSecrets: no error contains a part of a URL, whatever is wrong with it or its receiver.
 func TestSecrets(t *testing.T) {
-	closed := newHook(t)
+	closed, refusing := newHook(t), newHook(t, 403)
 	closed.Close()
 	const secret = "s3cr3t"
-	for _, line := range []string{
-		closed.url("/" + secret + "?disabletls=yes&@Authorization=" + secret), "generic://127.0.0.1:1/" + secret, "generic://" + secret + ".invalid/" + secret, "generic:///" + secret,
-		"generic://h/?template=" + secret, "https://hooks.example.com/" + secret, secret, secret + "://x", "slack://" + secret, "slack://hook:" + secret + "@x", "teams://" + secret,
-		"telegram://" + secret + "@telegram?chats=1", "discord://" + secret + "@x?color=" + secret, "discord://\x7f" + secret, "pushover://:" + secret + "@u/?devices=" + secret, "gotify://127.0.0.1:1/" + secret + "?disabletls=yes",
-		"rocketchat://127.0.0.1:1/" + secret + "/x", "mattermost://127.0.0.1:1/" + secret + "?disabletls=yes", "ntfy://" + secret + "@127.0.0.1:1/x?scheme=http",
+	for line, read := range map[string]bool{
+		closed.URL + "/" + secret: true, refusing.URL + "/" + secret: true, "https://127.0.0.1:1/" + secret: true, "http://user:" + secret + "@localhost:1/": true, "https://" + secret + ".invalid/": true,
+		"http://hooks.example.com/" + secret: false, "http://127.0.0.1." + secret + ".example.com/": false, secret: false, secret + "://x": false, "https:///" + secret: false, "https://%zz" + secret: false,
+		"slack://" + secret: false, "file:///" + secret: false, "https://h\x7f/" + secret: false,
 	} {
 		file := filepath.Join(t.TempDir(), "urls")
 		if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		n, err := Open(file, kamino.WallClock{})
-		if err == nil && strings.Contains(line, "127.0.0.1") { // nobody else is called
-			err = n.Send(t.Context(), bad)
-		} else if err == nil {
+		n, err := Open(file, impatient{})
+		if (err == nil) != read {
+			t.Errorf("%s is read: %v", line, err)
+			continue
+		}
+		if err == nil && strings.Contains(line, ".invalid") { // nobody but this machine is called
 			continue
 		}
 		if err == nil {
-			t.Errorf("%s: no error", line)
-			continue
+			err = n.Send(t.Context(), bad)
 		}
-		if says := err.Error() + kamino.Hint(err); strings.Contains(strings.ToLower(says), secret) {
+		if err == nil {
+			t.Errorf("%s: no error", line)
+		} else if says := err.Error() + kamino.Hint(err); strings.Contains(strings.ToLower(says), secret) {
 			t.Errorf("%s: the error is %s", line, says)
 		}
 	}

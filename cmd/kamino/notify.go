@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -21,7 +20,7 @@ type notifyFlag struct {
 }
 
 func (n *notifyFlag) add(f *pflag.FlagSet) {
-	f.StringVar(&n.file, "notify-file", "", "`file` with shoutrrr URLs, one a line: these services are notified of promotions, failures, withdrawals and donors that are not back; "+strings.Join(append([]string{"generic"}, notify.Services()...), ", "))
+	f.StringVar(&n.file, "notify-file", "", "`file` with https URLs of webhooks, one a line: they get a JSON message about promotions, failures, withdrawals and donors that are not back")
 }
 
 // open reads the file, so that an error in it shows before anything is done.

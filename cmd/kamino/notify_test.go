@@ -39,11 +39,3 @@ func TestHappened(t *testing.T) {
 		})
 	}
 }
-
-// TestNoNotifier: without --notify-file nothing of the notification library is called.
-func TestNoNotifier(t *testing.T) {
-	var n notifyFlag
-	if err := n.open(nil); err != nil || n.to != nil {
-		t.Errorf("%v, %v", n.to, err)
-	}
-}

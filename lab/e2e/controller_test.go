@@ -436,7 +436,7 @@ func newHeard(t *testing.T) *heard {
 	}))
 	t.Cleanup(s.Close)
 	h.file = filepath.Join(t.TempDir(), "urls")
-	if err := os.WriteFile(h.file, []byte("generic"+strings.TrimPrefix(s.URL, "http")+"/"+h.secret+"?disabletls=yes&template=json\n"), 0o600); err != nil {
+	if err := os.WriteFile(h.file, []byte(s.URL+"/"+h.secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return h
