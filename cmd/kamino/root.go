@@ -37,7 +37,6 @@ type app struct {
 
 	left    leftovers            // printed at a second signal
 	live    atomic.Pointer[live] // the progress on the terminal, if there is one
-	serving atomic.Bool          // serving a page, which a signal just ends
 }
 
 func newApp(streams ioStreams, env func(string) string, exit func(int)) *app {

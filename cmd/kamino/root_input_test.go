@@ -38,8 +38,6 @@ func TestBadInput(t *testing.T) {
 		{name: "unknown flag", args: []string{"plan", "--poool", "x"}, want: []string{"--poool", "did you mean --pool?", "kamino plan --help"}},
 		{name: "an unknown shell", args: []string{"completion", "zsh2"}, want: []string{`"zsh2"`, "did you mean: kamino completion zsh"}},
 		{name: "two shells", args: []string{"completion", "bash", "zsh"}, want: []string{`"zsh"`, "kamino completion bash --help"}},
-		{name: "a port by name", args: []string{"status", "--serve", "--port", "http"}, want: []string{`invalid port "http"`, "1 to 65535", "--port 8080"}},
-		{name: "no such port", args: []string{"status", "--serve", "--port", "65536"}, want: []string{`invalid port "65536"`, "1 to 65535"}},
 		{name: "a boot that is not there", args: []string{"boot", "show", "/nowhere"}, want: []string{"Error: /nowhere: no such file or directory\n", "kamino boot --help lists"}},
 		{name: "a comparison with nothing", args: []string{"boot", "compare", "/nowhere", "/nowhere"}, want: []string{"Error: /nowhere: no such", "kamino boot --help lists"}},
 		{name: "boots that are not there", args: []string{"boot", "pool", "/nowhere"}, want: []string{"Error: /nowhere: no such", "kamino boot --help lists"}},

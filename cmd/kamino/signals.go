@@ -71,9 +71,6 @@ func (a *app) obey(ctx context.Context, signals <-chan os.Signal, cancel func())
 
 // say prints what the first signal does, on a line that the progress does not overwrite.
 func (a *app) say(s os.Signal) {
-	if a.serving.Load() {
-		return // it ends at once, and took nothing
-	}
 	text := fmt.Sprintf("%s: giving back what the run took; press Ctrl-C again to quit immediately", s)
 	if l := a.live.Load(); l != nil {
 		l.stand(text)

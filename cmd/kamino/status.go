@@ -23,8 +23,6 @@ type statusCommand struct {
 	lastPatch []string
 	diff      bool
 	node      string
-	serve     bool
-	port      uint16
 }
 
 func newStatusCommand(a *app) *cobra.Command {
@@ -45,13 +43,10 @@ With --diff --node NODE it names the packages in which the next node of that
 node's pool would differ from it. A short pod on the node reads them and is
 removed again; nothing else is changed.
 
-With -o html it writes a self-contained page for a browser.
-With --serve the same page is served on this machine only, at an address that cannot
-be guessed, and refreshes itself; Ctrl-C ends it.`,
+With -o html it writes a self-contained page for a browser.`,
 		Example: `  kamino status --pool k8s-pool1-12345678-vmss
   kamino status --diff --node k8s-pool1-12345678-vmss000000
-  kamino status -o html > status.html
-  kamino status --serve`,
+  kamino status -o html > status.html`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
@@ -63,8 +58,6 @@ be guessed, and refreshes itself; Ctrl-C ends it.`,
 	f.BoolVar(&c.diff, "diff", false, "name the packages in which the next node would differ from the one of --node")
 	f.StringVar(&c.node, "node", "", "with --diff: the node whose packages are read")
 	a.addGallery(f)
-	f.BoolVar(&c.serve, "serve", false, "serve the page on this machine (127.0.0.1), refreshed while it is open")
-	f.Uint16Var(&c.port, "port", 0, "with --serve: listen on this `port` (default any that is free)")
 	c.out.add(cmd, "html", openMetrics)
 	a.completes(cmd, "pool", poolWords)
 	a.completes(cmd, "node", nodeWords)
@@ -89,18 +82,9 @@ func (c *statusCommand) Run(ctx context.Context) error {
 	if c.diff || c.node != "" {
 		return c.runDiff(ctx)
 	}
-	if !c.serve && c.port != 0 {
-		return kamino.WithHint(errors.New("--port needs --serve"), "use --serve --port %d", c.port)
-	}
-	if !c.serve {
-		ctx = kube.NodesOnce(ctx)
-	}
-	engine, err := c.engine(ctx)
+	engine, err := c.engine(kube.NodesOnce(ctx))
 	if err != nil {
 		return err
-	}
-	if c.serve {
-		return c.serveStatus(ctx, engine, signals)
 	}
 	return c.show(ctx, engine, signals)
 }
@@ -158,7 +142,7 @@ func (c *statusCommand) show(ctx context.Context, e *engine.Engine, signals []ka
 	}
 	err = c.out.unread(err, countOf(status, func(p poolstate.PoolStatus) bool { return p.Error != "" }), len(status))
 	if c.out.format == "html" {
-		return errors.Join(err, writePage(c.Out, status, c.clock.Now(), false))
+		return errors.Join(err, writePage(c.Out, status, c.clock.Now()))
 	}
 	if c.out.format == openMetrics {
 		return errors.Join(err, metrics.Write(c.Out, buildVersion(), status))

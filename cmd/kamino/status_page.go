@@ -25,8 +25,6 @@ var (
 	pageText string
 	//go:embed page/page.css
 	pageStyle string
-	//go:embed page/page.js
-	pageScript string
 
 	// Each value of the page stands in text or between quotes, where HTML's escapes do.
 	pageTemplate = render.Must(render.New("page", pageText, nil, html.EscapeString))
@@ -45,8 +43,6 @@ type (
 		Title, Headline, Mood, At, Context string
 		Policy                             render.Raw
 		Style                              render.Raw
-		Script                             render.Raw
-		Live                               bool
 		Notices, More                      []pageNotice // the second folded away
 		Pools                              []pagePool
 	}
@@ -86,14 +82,10 @@ type (
 )
 
 // writePage writes the status of pools as one HTML page that needs nothing but itself: what
-// somebody who was woken must know stands first, with what to type. A live one asks for itself
-// again.
-func writePage(w io.Writer, pools []poolstate.PoolStatus, at time.Time, live bool) error {
-	v := pageView{Title: "Kamino: status", At: at.UTC().Format(time.RFC3339), Style: render.Raw(pageStyle), Live: live}
-	if live {
-		v.Script = render.Raw(pageScript)
-	}
-	v.Policy = render.Raw(contentPolicy(live))
+// somebody who was woken must know stands first, with what to type.
+func writePage(w io.Writer, pools []poolstate.PoolStatus, at time.Time) error {
+	v := pageView{Title: "Kamino: status", At: at.UTC().Format(time.RFC3339), Style: render.Raw(pageStyle)}
+	v.Policy = render.Raw(contentPolicy())
 	for _, p := range pools {
 		notices := poolNotices(p, at)
 		v.Notices = append(v.Notices, notices...)
@@ -111,18 +103,10 @@ func writePage(w io.Writer, pools []poolstate.PoolStatus, at time.Time, live boo
 	return pageTemplate.Execute(w, v)
 }
 
-// contentPolicy lets the page run its own script and style and nothing else
-// (https://www.w3.org/TR/CSP3/); only a live one may ask its server.
-func contentPolicy(live bool) string {
-	hash := func(text string) string {
-		sum := sha256.Sum256([]byte(text))
-		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-	}
-	policy := "default-src 'none'; base-uri 'none'; form-action 'none'; style-src " + hash(pageStyle)
-	if live {
-		policy += "; connect-src 'self'; script-src " + hash(pageScript)
-	}
-	return policy
+// contentPolicy lets the page use its own style and nothing else (https://www.w3.org/TR/CSP3/).
+func contentPolicy() string {
+	sum := sha256.Sum256([]byte(pageStyle))
+	return "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
 func severity(mood string) int {

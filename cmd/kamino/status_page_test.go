@@ -2,11 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -31,7 +27,7 @@ func pageOf(t *testing.T, change func(*poolstate.PoolStatus)) string {
 		change(&p)
 	}
 	var b bytes.Buffer
-	if err := writePage(&b, []poolstate.PoolStatus{p}, at, false); err != nil {
+	if err := writePage(&b, []poolstate.PoolStatus{p}, at); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -164,69 +160,11 @@ func TestStatusHTML(t *testing.T) {
 	if code != 0 || errs != "" || !strings.HasPrefix(out, "<!doctype html>") || !strings.Contains(out, "2026.10.02") || len(w.writes()) > 0 {
 		t.Errorf("exit code %d, stderr %q\n%.500s", code, errs, out)
 	}
-	for _, args := range [][]string{{"plan", "-o", "html"}, {"status", "-o", "htm"}, {"status", "--port", "8080"}, {"status", "--serve", "-o", "json"}} {
+	for _, args := range [][]string{{"plan", "-o", "html"}, {"status", "-o", "htm"}} {
 		if _, errs, code := newFakeWorld().kamino(t, args...); code != exitFailed || !strings.Contains(errs, "Hint: ") {
 			t.Errorf("%v: exit code %d, %s", args, code, errs)
 		}
 	}
-}
-
-// TestServe: only who has the whole address gets the page; the cluster is asked once in five
-// seconds.
-func TestServe(t *testing.T) {
-	clock := newFakeWorld()
-	reads := 0
-	var failure error
-	s := &statusServer{path: "/secret/", hosts: []string{"127.0.0.1:80"}, clock: frozen{clock.now}, read: func(context.Context) ([]poolstate.PoolStatus, error) {
-		reads++
-		return []poolstate.PoolStatus{{Name: fmt.Sprint("pool", reads)}}, failure
-	}}
-	ask := func(method, host, path string) *httptest.ResponseRecorder {
-		r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
-		r.Host = host
-		w := httptest.NewRecorder()
-		s.ServeHTTP(w, r)
-		return w
-	}
-	for _, tt := range []struct {
-		name, method, host, path string
-		want                     int
-	}{
-		{"the address", http.MethodGet, "127.0.0.1:80", "/secret/", http.StatusOK},
-		{"without the path", http.MethodGet, "127.0.0.1:80", "/", http.StatusNotFound},
-		{"a name that points here", http.MethodGet, "evil.example:80", "/secret/", http.StatusNotFound},
-		{"a write", http.MethodPost, "127.0.0.1:80", "/secret/", http.StatusMethodNotAllowed},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got := ask(tt.method, tt.host, tt.path)
-			if got.Code != tt.want || got.Header().Get("Cache-Control") != "no-store" || !strings.Contains(got.Header().Get("Content-Security-Policy"), "default-src 'none'") {
-				t.Errorf("%d %v", got.Code, got.Header())
-			}
-			if page := got.Body.String(); tt.want != http.StatusOK && strings.Contains(page, "pool1") {
-				t.Errorf("it tells the status: %s", page)
-			}
-		})
-	}
-	if reads != 1 {
-		t.Errorf("the status was read %d times", reads)
-	}
-	s.clock = frozen{clock.now.Add(renewal)}
-	if ask(http.MethodGet, "127.0.0.1:80", "/secret/"); reads != 2 {
-		t.Errorf("after five seconds the status was read %d times", reads)
-	}
-	s.clock, s.read = frozen{clock.now.Add(3 * renewal)}, func(context.Context) ([]poolstate.PoolStatus, error) { return nil, errors.New("no cluster") }
-	if got := ask(http.MethodGet, "127.0.0.1:80", "/secret/"); got.Code != http.StatusBadGateway {
-		t.Errorf("a status that cannot be read is answered with %d", got.Code)
-	}
-}
-
-// frozen is a clock that stands still.
-type frozen struct{ at time.Time }
-
-func (f frozen) Now() time.Time                             { return f.at }
-func (f frozen) Sleep(context.Context, time.Duration) error { return nil }
-func (f frozen) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithCancel(ctx)
 }
 
 // TestPageSameNames: elements of pools of one name, as scale sets of two resource groups, have IDs
@@ -236,7 +174,7 @@ func TestPageSameNames(t *testing.T) {
 	pools[0].Pool, pools[1].Pool = "/rg1/x/p1", "/rg2/x/p1"
 	pools[0].Name, pools[1].Name = "p1", "p1"
 	var b strings.Builder
-	if err := writePage(&b, pools, time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), false); err != nil {
+	if err := writePage(&b, pools, time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)); err != nil {
 		t.Fatal(err)
 	}
 	count := map[string]int{}
@@ -297,7 +235,7 @@ func TestPageInBrowser(t *testing.T) {
 	u.Donor, u.Step, u.Intent, u.Started, u.AwaySince = "k8s-pool00-12345678-vmss000002", "stop", "wait for the donor to be off", at.Add(-50*time.Minute), at.Add(-43*time.Minute)
 	pools[0].Unfinished = u
 	var page bytes.Buffer
-	if err := writePage(&page, pools, at, false); err != nil {
+	if err := writePage(&page, pools, at); err != nil {
 		t.Fatal(err)
 	}
 	// The policy forbids scripts that are not the page's own: the probe brings its own policy.
@@ -340,7 +278,7 @@ for (const w of [360, 1280]) {
 		}
 	}
 	var one bytes.Buffer
-	if err := writePage(&one, pools[:1], at, false); err != nil {
+	if err := writePage(&one, pools[:1], at); err != nil {
 		t.Fatal(err)
 	}
 	file := write("page.html", one.Bytes())
@@ -361,31 +299,6 @@ for (const w of [360, 1280]) {
 	}
 }
 
-// TestServeInBrowser: an open page renews itself, by its own script under its own policy, and says
-// so when nobody answers any more.
-func TestServeInBrowser(t *testing.T) {
-	chromium := browser.Find(t)
-	reads, clock := 0, newFakeWorld().now
-	s := &statusServer{path: "/secret/", read: func(context.Context) ([]poolstate.PoolStatus, error) {
-		if reads++; reads > 3 {
-			return nil, errors.New("no cluster")
-		}
-		return manyPools(reads), nil
-	}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		clock = clock.Add(renewal)
-		s.clock, s.hosts = frozen{clock}, []string{r.Host}
-		s.ServeHTTP(w, r)
-	}))
-	defer server.Close()
-	dom, log := chromium.Run(t, "--virtual-time-budget=30000", "--dump-dom", server.URL+s.path)
-	for _, want := range []string{`data-renewed="2"`, "3 pools", `<span id="stale">`} {
-		if !strings.Contains(string(dom), want) {
-			t.Errorf("%s is not in the page; the status was read %d times; %s", want, reads, log)
-		}
-	}
-}
-
 // TestBenchPage measures how long the page of fifty pools takes to be written and then to be laid
 // out in a browser.
 func TestBenchPage(t *testing.T) {
@@ -393,7 +306,7 @@ func TestBenchPage(t *testing.T) {
 	chromium := browser.Find(t)
 	var page bytes.Buffer
 	began := time.Now()
-	if err := writePage(&page, manyPools(50), time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), false); err != nil {
+	if err := writePage(&page, manyPools(50), time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)); err != nil {
 		t.Fatal(err)
 	}
 	written := time.Since(began)
