@@ -257,7 +257,7 @@ func (m *Mark) Patches() bool { return m != nil && m.Work == WorkPatch }
 
 // Patching names the run that patches a node, or did until its process ended.
 func (m *Mark) Patching() string {
-	text := fmt.Sprintf("patch run %s has the node since %s", m.Run, m.Since.UTC().Format(time.RFC3339))
+	text := fmt.Sprintf("patch run %s has had the node since %s", m.Run, m.Since.UTC().Format(time.RFC3339))
 	if m.Begun {
 		text += ", and its packages may have been changed"
 	}

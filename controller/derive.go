@@ -213,7 +213,7 @@ func (d deriving) paused() {
 func (d deriving) proven() {
 	next := d.v.status.Next
 	if next == nil {
-		d.condition(v1alpha1.ConditionProven, metav1.ConditionFalse, "NoImage", "the next node boots from no image of kamino")
+		d.condition(v1alpha1.ConditionProven, metav1.ConditionFalse, "NoImage", "the next node's image was not made by kamino")
 		return
 	}
 	for _, v := range d.w.view.Status.Versions {

@@ -158,7 +158,7 @@ func (r *reconciler) poolOf(ctx context.Context, p *v1alpha1.NodePrototype) (kam
 		return "", err
 	}
 	if others := k.others(p.Name, pool, all); len(others) > 0 {
-		return pool, troubled(v1alpha1.ReasonConflict, "prototype %s is for pool %s, too: delete all but one", strings.Join(others, ", "), pool.Name())
+		return pool, troubled(v1alpha1.ReasonConflict, "prototype %s also names pool %s: delete all but one", strings.Join(others, ", "), pool.Name())
 	}
 	return pool, nil
 }

@@ -237,5 +237,5 @@ func (r *Run) keepProof(ctx context.Context) error {
 	if r.proof.mode != kamino.ProveNone || was == "" || was == kamino.ProveNone || r.held.Before.Work != "" {
 		return nil
 	}
-	return r.proveAs(ctx, was, "the run that was taken over began with --prove "+string(was)+": this one continues the same way")
+	return r.proveAs(ctx, was, "the adopted run began with --prove "+string(was)+": this one continues the same way")
 }

@@ -168,7 +168,7 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o poolstate.State, n
 func (e *Engine) doubtful(p *watched, o poolstate.State, nodes []kamino.Node, lost []poolstate.NewNode, before time.Time, long time.Duration, well bool) {
 	for _, n := range lost {
 		if n.Failure == "" { // otherwise the cloud did not create it
-			e.doubt(p, o, "node %s, whose machine is gone: that counts where it ran for %s while other nodes were Ready, and was no spot instance", n.Hostname, long)
+			e.doubt(p, o, "node %s, whose machine is gone: it counts only if it ran for %s while other nodes were Ready and was no spot instance", n.Hostname, long)
 		}
 	}
 	for _, id := range p.born.InOrder() {
@@ -192,7 +192,7 @@ func (e *Engine) doubt(p *watched, o poolstate.State, format string, args ...any
 	}
 	p.doubts = append(p.doubts, format)
 	pool := cmp.Or(o.Pool.Name, o.ID.Name())
-	e.report(kamino.Event{Kind: kamino.EventWarning, Pool: pool, Step: kamino.StepWatch, Percent: -1, Message: fmt.Sprintf("the watch of version %s cannot judge %s; if nodes of it do not come up: kamino withdraw --pool %s --version %[1]s --reason TEXT",
+	e.report(kamino.Event{Kind: kamino.EventWarning, Pool: pool, Step: kamino.StepWatch, Percent: -1, Message: fmt.Sprintf("the watch of version %s cannot judge %s; if its nodes do not become Ready: kamino withdraw --pool %s --version %[1]s --reason TEXT",
 		p.version, fmt.Sprintf(format, args...), pool)})
 }
 
@@ -218,7 +218,7 @@ func (e *Engine) blames(ctx context.Context, p *watched, o poolstate.State) bool
 			e.doubt(p, o, "node %s: its certificate is denied, or not approved and no other is (kubectl get csr)", n.Hostname)
 			return false
 		case s.Owed():
-			e.doubt(p, o, "node %s: a DaemonSet's pod there waits for its image or for what else others owe it (kubectl get pods -A --field-selector spec.nodeName=%s)", n.Hostname, n.Hostname)
+			e.doubt(p, o, "node %s: a DaemonSet's pod there waits for its image or for another object (kubectl get pods -A --field-selector spec.nodeName=%s)", n.Hostname, n.Hostname)
 			return false
 		}
 	}

@@ -199,7 +199,7 @@ func (d *doctor) checkLease(ctx context.Context) (passed bool) {
 	}
 	who, do := fmt.Sprintf("run %s (process %s)", u.Run, u.Process), "kamino restore gives back what it took"
 	if u.Work == kamino.WorkPatch {
-		who = fmt.Sprintf("patch run %s (process %s), which has node %s since %s, at step %s,", u.Run, u.Process, u.Donor, u.Started.UTC().Format(time.RFC3339), u.Step)
+		who = fmt.Sprintf("patch run %s (process %s), which has had node %s since %s, at step %s,", u.Run, u.Process, u.Donor, u.Started.UTC().Format(time.RFC3339), u.Step)
 		do = kamino.GoesOn(u.Donor)
 	}
 	left := " has ended and left the lease"

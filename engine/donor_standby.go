@@ -72,7 +72,7 @@ func (r *Run) refuseServed(ctx context.Context) error {
 	if err != nil || how == kamino.Held {
 		return err
 	}
-	return kamino.WithHint(fmt.Errorf("somebody has put instance %s back in service (%s): switched off, pool %s would replace it", r.donor.instance.ID, how, r.pool.Name),
+	return kamino.WithHint(fmt.Errorf("somebody has put instance %s back in service (%s): pool %s would replace it once it is off", r.donor.instance.ID, how, r.pool.Name),
 		"find out what ends its Standby, then run the command again")
 }
 

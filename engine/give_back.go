@@ -122,7 +122,7 @@ func (r *Run) startForgotten(ctx context.Context) error {
 		return removed
 	}
 	r.held.Before, r.held.Lease = rec, nil
-	return errors.Join(removed, r.exec(context.WithoutCancel(ctx), []Step{{Name: kamino.StepStayOn, Does: "start the machine of this run, of which the run that holds the lease does not know",
+	return errors.Join(removed, r.exec(context.WithoutCancel(ctx), []Step{{Name: kamino.StepStayOn, Does: "start the machine of this run, which the run that holds the lease does not know",
 		Look: r.lookForgotten, Limit: returnLimit, Stubborn: true}}))
 }
 

@@ -177,5 +177,5 @@ func (r *Run) lookFailedVersion(ctx context.Context) (workflow.Next, error) {
 	case v.State == kamino.Creating, v.State == kamino.Deleting:
 		return workflow.WaitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil
 	}
-	return workflow.Done(v.Name + " is in order"), nil
+	return workflow.Done(v.Name + " is complete"), nil
 }

@@ -195,7 +195,7 @@ func (r *Run) usable(v kamino.Artifact) error {
 // may have deleted it and made another one with the same name.
 func (r *Run) unswapped(v kamino.Artifact) error {
 	if then, now := r.image.version.Tags[kamino.TagRun], v.Tags[kamino.TagRun]; len(r.image.version.Tags) > 0 && now != then {
-		return kamino.WithHint(fmt.Errorf("version %s is another one than before: run %s made it, not run %s; the model is not changed",
+		return kamino.WithHint(fmt.Errorf("version %s was replaced: run %s made it, not run %s; the model is not changed",
 			v.Name, cmp.Or(now, "unknown"), cmp.Or(then, "unknown")), poolstate.HintAgain)
 	}
 	return r.usable(v)

@@ -70,7 +70,7 @@ func (r *Run) lookPatch(ctx context.Context) (workflow.Next, error) {
 	}
 	switch {
 	case mark.Sealing:
-		return workflow.Next{}, fmt.Errorf("node %s is being restarted, and its answer is gone: somebody removed annotation %s", n.Name, kamino.AnnotationPatch)
+		return workflow.Next{}, fmt.Errorf("node %s is being restarted, and its report is gone: somebody removed annotation %s", n.Name, kamino.AnnotationPatch)
 	case n.BootID != mark.BootID:
 		return workflow.Next{}, fmt.Errorf("node %s has booted while its packages were upgraded: somebody else restarted it", n.Name)
 	case !n.Tainted(kamino.TaintBlock):

@@ -98,7 +98,7 @@ func (r *Run) refusePaused(ctx context.Context) error {
 	}
 	if refused := (*kamino.RefusedError)(nil); errors.As(err, &refused) && r.held.Lease != nil {
 		refused.Subject = "the rest of run " + r.held.Run
-		ends := "it ends here, and what it took is given back"
+		ends := "the run ends and gives back what it took"
 		if r.verb == kamino.VerbPromote {
 			refused.Subject, ends = "the promotion", "nothing more is changed"
 		}

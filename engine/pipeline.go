@@ -19,7 +19,7 @@ func updateSteps(r *Run) []Step {
 			Look: r.lookConnect, Limit: 30 * time.Second},
 		{Name: kamino.StepValidate, Original: "2", Does: "check that the donor and its pool can be used",
 			Look: r.lookValidate, Limit: 30 * time.Second},
-		lockStep("take the pool's lease, or adopt the run that an ended process left", r.lookLock),
+		lockStep("take the pool's lease, or adopt an interrupted run", r.lookLock),
 		{Name: kamino.StepRecover, Does: "give back what earlier runs of the pool left",
 			Look: r.lookRecover, Limit: 2 * time.Hour},
 		{Name: kamino.StepGallery, Original: "3", Does: "make sure that the gallery exists",
@@ -65,7 +65,7 @@ func updateSteps(r *Run) []Step {
 			Takes: "the canary", Until: kamino.StepRetire},
 		{Name: kamino.StepJoin, Does: "wait for the canary's node, cordon it and remove its taint",
 			When: r.provesCanary, Look: r.lookJoin, Patient: true, Limit: proofLimit},
-		{Name: kamino.StepExamine, Does: "examine the canary: Ready in time, itself, and as its siblings are",
+		{Name: kamino.StepExamine, Does: "examine the canary: Ready in time, an identity of its own, and like its siblings",
 			When: r.provesCanary, Look: r.lookExamine, Patient: true, Limit: workflow.Unlimited},
 		{Name: kamino.StepModel, Original: "16, 17, 18", Does: "point the pool's model at the image, in one write", Back: "the former model is saved",
 			When: r.promotes, Look: r.lookModel, Patient: true, Plan: r.planModel},
@@ -87,14 +87,14 @@ func patchSteps(r *Run) []Step {
 			Look: r.lookConnect, Limit: 30 * time.Second},
 		{Name: kamino.StepValidate, Does: "check that the node and its pool can be used",
 			Look: r.lookValidate, Limit: 30 * time.Second},
-		lockStep("take the pool's lease, or adopt the run that an ended process left", r.lookLock),
+		lockStep("take the pool's lease, or adopt an interrupted run", r.lookLock),
 		{Name: kamino.StepRecover, Does: "give back what earlier runs of the pool left",
 			Look: r.lookRecover, Limit: 2 * time.Hour},
 		{Name: kamino.StepChoose, Does: "make sure that the pool can do without the node, and its pods can leave",
 			Look: r.lookChoose},
 		{Name: kamino.StepProtect, Does: "keep cluster-autoscaler from removing the node", Back: "removed",
 			Look: r.lookProtect, Takes: "the node's protection", Until: kamino.StepReturn},
-		{Name: kamino.StepCheck, Does: "check on the node that its packages can be upgraded: none left half-way, enough room, a manager that can do what is asked", Back: "pod removed",
+		{Name: kamino.StepCheck, Does: "check on the node that its packages can be upgraded: no interrupted upgrade, enough free space, a manager with the requested features", Back: "pod removed",
 			Look: r.lookCheck, Patient: true},
 		{Name: kamino.StepHold, Does: "take the node out of service, where its pool would replace a node that is off", Back: "put back in service",
 			When: r.mayRelease, Look: r.lookHold, Takes: "the node out of service", Until: kamino.StepReturn},
@@ -105,7 +105,7 @@ func patchSteps(r *Run) []Step {
 			Look: r.lookPatch, Limit: patchLimit},
 		{Name: kamino.StepReboot, Does: "restart the node if what was upgraded needs it", Back: "started",
 			Look: r.lookReboot, Limit: workflow.Unlimited, Takes: "a node that may be restarting", Until: kamino.StepReturn},
-		{Name: kamino.StepExamine, Does: "examine the node: Ready, with its DaemonSets, units and kernel in order",
+		{Name: kamino.StepExamine, Does: "examine the node: Ready, healthy DaemonSet pods and units, the newest kernel",
 			Look: r.lookPatched, Limit: workflow.Unlimited},
 		{Name: kamino.StepSign, Does: "mark the node as patched, with kured's annotation",
 			Look: r.lookSign},
@@ -153,7 +153,7 @@ func leftovers(r *Run) []Step {
 // been frozen with a request to switch the donor off in progress. Kamino cannot recall that
 // request, and nobody else would notice.
 func stayOn(r *Run) []Step {
-	return []Step{{Name: kamino.StepStayOn, Does: "make sure that the machine of the run that was taken over still runs",
+	return []Step{{Name: kamino.StepStayOn, Does: "make sure that the machine of the adopted run still runs",
 		When: func() bool { return r.held.Before.Instance != "" }, Look: r.lookOn, Limit: returnLimit, Stubborn: true}}
 }
 

@@ -288,9 +288,9 @@ func (r *Run) planModel() string {
 	offers := !r.opts.ImageOnly && r.image.reference == kamino.ByDefinition && (!r.image.preBuilt || r.target().Offers())
 	switch {
 	case len(r.plan.ModelDiff) == 0 && offers:
-		return "offer version " + r.image.version.Name + " to new nodes; the model is as wanted"
+		return "offer version " + r.image.version.Name + " to new nodes; the model is up to date"
 	case len(r.plan.ModelDiff) == 0:
-		return "nothing: the model is as wanted"
+		return "nothing: the model is up to date"
 	}
 	return describeDiff(r.pool, r.plan.ModelDiff)
 }

@@ -40,7 +40,7 @@ func (r *Run) chooseReference(versions []kamino.Artifact) (workflow.Next, error)
 	case r.opts.ImageReference == kamino.ByDefinition, r.modelIsTheirs():
 		r.image.reference = kamino.ByDefinition
 		if stray != nil {
-			r.doubt(kamino.StepVersion, "whether new nodes boot from what the image definition stands for: "+stray.String())
+			r.doubt(kamino.StepVersion, "whether new nodes follow the image definition: "+stray.String())
 		}
 		return workflow.Next{}, nil
 	case stray != nil && !tagged && r.plan == nil:
@@ -52,7 +52,7 @@ func (r *Run) chooseReference(versions []kamino.Artifact) (workflow.Next, error)
 	}
 	if r.image.reference = kamino.ByDefinition; against != "" {
 		r.image.reference = kamino.ByVersion
-		r.doubt(kamino.StepVersion, "whether new nodes would boot from what the image definition stands for: "+against+
+		r.doubt(kamino.StepVersion, "whether new nodes would follow the image definition: "+against+
 			". The model names the version instead; --image-reference pointer names the definition")
 	}
 	return workflow.Next{}, nil

@@ -337,7 +337,7 @@ func (m versionMarks) refusePaused(ctx context.Context, r *Run) error {
 // withdrawnMeanwhile is the error for a version that was withdrawn after it was chosen. A person
 // who names a version that is withdrawn already knows the reason.
 func (r *Run) withdrawnMeanwhile(v kamino.Artifact) error {
-	return kamino.WithHint(fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[kamino.TagBad]), "to use it all the same: kamino rollback --pool %s --to %s", r.pool.Name, v.Name)
+	return kamino.WithHint(fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[kamino.TagBad]), "to use it anyway: kamino rollback --pool %s --to %s", r.pool.Name, v.Name)
 }
 
 func (r *Run) lookTarget(ctx context.Context, t poolstate.Destination, m versionMarks, stray *kamino.Stray) (workflow.Next, error) {

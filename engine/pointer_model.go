@@ -31,7 +31,7 @@ func (r *Run) lookModel(ctx context.Context) (workflow.Next, error) {
 	case v.Tags[kamino.TagBad] != "":
 		return workflow.Next{}, fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[kamino.TagBad])
 	case r.work() == kamino.WorkProve && v.Tags[kamino.TagProof] != kamino.TagProofPassed:
-		return workflow.Next{}, fmt.Errorf("version %s no longer says that it passed its proof: somebody changed its tags, or made it again; the model is not changed", v.Name)
+		return workflow.Next{}, fmt.Errorf("version %s is no longer tagged as proved: somebody changed its tags, or rebuilt it; the model is not changed", v.Name)
 	}
 	if err := r.unswapped(v); err != nil {
 		return workflow.Next{}, err

@@ -58,13 +58,13 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 		return Rollback{}, kamino.WithHint(fmt.Errorf("version %q of pool %s does not exist", opts.Version, o.Pool.Name), "kamino status lists them")
 	case v.Tags[kamino.TagBad] != "":
 		return Rollback{}, kamino.WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.Pool.Name, v.Tags[kamino.TagBad]),
-			"to use it all the same: kamino rollback --pool %s --to %s", o.Pool.Name, v.Name)
+			"to use it anyway: kamino rollback --pool %s --to %s", o.Pool.Name, v.Name)
 	case v.Unaccepted() && o.Pool.Owner != nil && opts.Version == "":
 		return Rollback{}, kamino.WithHint(fmt.Errorf("version %s of pool %s was left hidden: its instances would run the bootstrap of the model, which %s writes", v.Name, o.Pool.Name, o.Pool.Owner.Name),
 			"%s offers it", poolstate.HowToPromote(o.Pool.Name, v.Name))
 	case v.Tags[kamino.TagReceipt] == "" && !opts.AcceptUnsealed:
 		return Rollback{}, kamino.WithHint(fmt.Errorf("version %s of pool %s has no seal receipt: its disk may hold the identity and the secrets of node %s",
-			v.Name, o.Pool.Name, cmp.Or(v.Tags[kamino.TagBuiltFrom], "unknown")), "to use it all the same: --accept-unsealed, with --prove canary to prove it first")
+			v.Name, o.Pool.Name, cmp.Or(v.Tags[kamino.TagBuiltFrom], "unknown")), "to use it anyway: --accept-unsealed, with --prove canary to prove it first")
 	}
 	promoted := now != nil && now.Name == t.Version.Name && (opts.Proof == nil || now.Tags[kamino.TagProof] == kamino.TagProofPassed)
 	if err := o.Provable(*t.Version); err != nil && !promoted {

@@ -115,7 +115,7 @@ func proveSteps(r *Run) []Step {
 			Look: r.lookLaunch, Patient: true, Plan: r.planLaunch, Takes: "the canary", Until: kamino.StepRetire},
 		{Name: kamino.StepJoin, Does: "wait for the canary's node, cordon it and remove its taint",
 			Look: r.lookJoin, Patient: true, Limit: proofLimit},
-		{Name: kamino.StepExamine, Does: "examine the canary: Ready in time, itself, and as its siblings are",
+		{Name: kamino.StepExamine, Does: "examine the canary: Ready in time, an identity of its own, and like its siblings",
 			Look: r.lookExamine, Patient: true, Limit: workflow.Unlimited},
 		{Name: kamino.StepModel, Does: "make the version what the pool's next node boots from",
 			Look: r.lookModel, Patient: true},

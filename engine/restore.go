@@ -160,7 +160,7 @@ func (e *Engine) unexplained(ctx context.Context, p leftPool) (left []poolstate.
 	r := e.newRun(kamino.Defaults())
 	r.pool = kamino.Pool{ID: p.id, Name: p.id.Name()}
 	note := func(n kamino.Node, what, do string) {
-		left = append(left, poolstate.Leftover{Pool: p.id, Node: n.Name, What: what + ", and no run is known that did it", Reason: "needs a decision: unless a person wants it so, " + do})
+		left = append(left, poolstate.Leftover{Pool: p.id, Node: n.Name, What: what + ", and no known run did it", Reason: "needs a decision: unless this is intended, " + do})
 	}
 	for _, n := range p.others {
 		if !n.Ready {

@@ -192,7 +192,7 @@ func (e *Engine) point(ctx context.Context, o poolstate.State, t poolstate.Desti
 		return out, &kamino.RefusedError{Subject: "pool " + o.Pool.Name, Refusals: refusals}
 	}
 	if t.Points && !t.Stays && t.Version.Disputed {
-		return out, kamino.WithHint(fmt.Errorf("pool %s cannot go to it: %s", o.Pool.Name, t.Version.WhyDisputed()), "set excludeFromLatest alike in all its regions, or go to an older version with kamino rollback --to")
+		return out, kamino.WithHint(fmt.Errorf("pool %s cannot use this version: %s", o.Pool.Name, t.Version.WhyDisputed()), "set excludeFromLatest to the same value in all its regions, or use an older version: kamino rollback --to")
 	}
 	if o.Pool.Owner != nil && !t.Points && !t.Stays {
 		return out, kamino.WithHint(fmt.Errorf("%s writes the model of pool %s: kamino does not", o.Pool.Owner.Name, o.Pool.Name), "change it there; %s", o.TargetsHint())
@@ -285,7 +285,7 @@ func (e *Engine) repoint(ctx context.Context, o poolstate.State, t poolstate.Des
 func (m versionMarks) awaitBuilds(ctx context.Context, r *Run) func(*kamino.Lease) {
 	l := r.held.Lease.Ledger
 	mark := func(ctx context.Context) (workflow.Next, error) { return m.look(ctx, r) }
-	err := r.exec(ctx, []Step{{Name: kamino.StepFailedVersion, Does: "wait for the version that an ended run was building", Look: r.lookSweep, Patient: true, Limit: workflow.Unlimited}})
+	err := r.exec(ctx, []Step{{Name: kamino.StepFailedVersion, Does: "wait for the version that an interrupted run was building", Look: r.lookSweep, Patient: true, Limit: workflow.Unlimited}})
 	if err == nil {
 		// A failed version is deleted and need not be marked.
 		built := func(name string, err error) bool {

@@ -27,8 +27,8 @@ func (h *Lock) RefuseModel() error {
 	next.Trim(kamino.LeaseRoom - runRoom)
 	if size := next.Size(); size > kamino.LeaseRoom-runRoom {
 		return &kamino.RefusedError{Subject: "pool " + h.Pool.Name, Refusals: []kamino.Refusal{{Code: "model-size", Field: "settings of extensions", Value: fmt.Sprintf("%d KiB", len(h.Pool.Model.Saved)>>10),
-			Why: fmt.Sprintf("the way back to this model needs %d KiB on the pool's lease, which has room for %d", size>>10, (kamino.LeaseRoom-runRoom)>>10),
-			Do:  "let the largest extension download its script (fileUris) in place of holding it"}}}
+			Why: fmt.Sprintf("saving this model for a rollback needs %d KiB on the pool's lease, which has room for %d", size>>10, (kamino.LeaseRoom-runRoom)>>10),
+			Do:  "let the largest extension download its script (fileUris) instead of containing it"}}}
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func (o State) decideUnfinished(p *PoolPlan) {
 	rec := o.Lease.Record
 	p.Action = DoFinish
 	if rec.Work == kamino.WorkPatch {
-		p.because("unfinished", "patch run %s (process %s) has node %s since %s, at step %s; %s", o.Lease.Holder, o.Lease.Process,
+		p.because("unfinished", "patch run %s (process %s) has had node %s since %s, at step %s; %s", o.Lease.Holder, o.Lease.Process,
 			cmp.Or(rec.Donor, "none"), rec.Started.UTC().Format(time.RFC3339), cmp.Or(rec.Step, kamino.StepLock), kamino.GoesOn(rec.Donor))
 	} else {
 		p.because("unfinished", "run %s (process %s, donor %s) holds the pool at step %s", o.Lease.Holder, o.Lease.Process,
@@ -140,7 +140,7 @@ func (o State) decideFuture(p *PoolPlan, now time.Time) bool {
 	if v == nil {
 		return false
 	}
-	p.because("future", "version %s was made under a clock that was ahead: this clock says %s", v.Name, now.UTC().Format(time.RFC3339))
+	p.because("future", "version %s was made by a run whose clock was ahead: this clock says %s", v.Name, now.UTC().Format(time.RFC3339))
 	p.Hold("future", "set the clock of this machine; if it is right, go back with kamino rollback --pool %s, then delete version %s", o.Pool.Name, v.Name)
 	return true
 }
@@ -433,7 +433,7 @@ func (o State) Provable(v kamino.Artifact) error {
 	switch {
 	case v.Tags[kamino.TagBad] != "":
 		return kamino.WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.Pool.Name, v.Tags[kamino.TagBad]),
-			"to use it all the same: kamino rollback --pool %s --to %s", o.Pool.Name, v.Name)
+			"to use it anyway: kamino rollback --pool %s --to %s", o.Pool.Name, v.Name)
 	case now != nil && now.Name == v.Name:
 		return kamino.WithHint(fmt.Errorf("new nodes of pool %s already boot from version %s: it can no longer be proved first", o.Pool.Name, v.Name),
 			"go back to another one, or exclude this one from latest, and then prove it; kamino status lists the versions")

@@ -142,7 +142,7 @@ func (o State) FindTarget(to string) (Destination, error) {
 		switch {
 		case t.Version != nil && t.Version.Tags[kamino.TagReceipt] == "":
 			return Destination{}, kamino.WithHint(fmt.Errorf("the version before it, %s of pool %s, has no seal receipt: its disk may hold the identity and the secrets of node %s",
-				t.Name(), o.Pool.Name, cmp.Or(t.Version.Tags[kamino.TagBuiltFrom], "unknown")), "to use it all the same: --to %s; else %s", t.Name(), o.TargetsHint())
+				t.Name(), o.Pool.Name, cmp.Or(t.Version.Tags[kamino.TagBuiltFrom], "unknown")), "to use it anyway: --to %s; else %s", t.Name(), o.TargetsHint())
 		case t.Name() != "":
 			return t, nil
 		}
@@ -150,14 +150,14 @@ func (o State) FindTarget(to string) (Destination, error) {
 			return t, kamino.WithHint(fmt.Errorf("pool %s has nothing to roll back: its model refers to %s, which is not a version of %s",
 				o.Pool.Name, kamino.LastSegments(o.Pool.Model.Image, 3), kamino.DefinitionName(o.Pool.Name)), "%s", o.TargetsHint())
 		}
-		return t, kamino.WithHint(fmt.Errorf("pool %s has no earlier good version, and no model from before the first prototype is saved", o.Pool.Name),
+		return t, kamino.WithHint(fmt.Errorf("pool %s has no earlier good version, and its original model is not saved", o.Pool.Name),
 			"%s", o.TargetsHint())
 	}
 	if strings.EqualFold(to, ToOriginal) {
 		if saved := o.Lease.Ledger.Original; saved != nil {
 			return Destination{Saved: saved}, nil
 		}
-		return Destination{}, kamino.WithHint(fmt.Errorf("pool %s: no model from before the first prototype is saved", o.Pool.Name), "%s", o.TargetsHint())
+		return Destination{}, kamino.WithHint(fmt.Errorf("pool %s: its original model is not saved", o.Pool.Name), "%s", o.TargetsHint())
 	}
 	switch v := kamino.First(o.Versions, func(v kamino.Artifact) bool { return kamino.CompareVersions(v.Name, to) == 0 }); {
 	case v == nil:

@@ -113,7 +113,7 @@ func (s PoolStatus) NotReady() string {
 	if past == nil {
 		return ""
 	}
-	return kamino.Plain(fmt.Sprintf("version %s %s; %s; if it is good all the same: %s", s.Next, past.Reason, past.Failure, HowToPromote(s.Name, s.Next)))
+	return kamino.Plain(fmt.Sprintf("version %s %s; %s; if the version is good nevertheless: %s", s.Next, past.Reason, past.Failure, HowToPromote(s.Name, s.Next)))
 }
 
 // NextRun is the next run of a program in the cluster that starts runs, such as a CronJob.

@@ -38,7 +38,7 @@ var checks = []check{
 	{"apart", "its node registered with the canary taint, and is excluded from load balancers", judgeApart},
 	{"certificate", "its certificates are approved as those of other nodes", judgeCertificate},
 	{"ready", "its node is Ready within the boot budget", judgeReady},
-	{"boot", "it and each phase of it not slower than twice the median of earlier canaries and a quarter of the budget", judgeBoot},
+	{"boot", "the boot and each phase take at most twice the median of earlier canaries plus a quarter of the budget", judgeBoot},
 	{"stable", "the node stayed Ready, and kubelet started once", judgeStable},
 	{"labels", "the kubelet labels and the taints of a sibling", judgeLabels},
 	{"capacity", "the capacity of a sibling, and the donor's versions", judgeCapacity},

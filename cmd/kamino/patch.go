@@ -122,7 +122,7 @@ its disk the pool's image, and autoscaling replaces the other nodes over time.`,
 	f.BoolVar(&c.dryRun, "dry-run", false, "print which nodes would be patched, and change nothing")
 	c.flags.add(f)
 	c.grace.d = c.opts.Grace
-	f.Var(&c.grace, "grace-period", "minimum grace period for each pod of the node to terminate, a plain number is in seconds; -1 means each pod's own")
+	f.Var(&c.grace, "grace-period", "minimum termination grace period of each pod, for example 5m or 300 (seconds); a pod's own longer period is honored up to --drain-timeout; -1 uses each pod's own")
 	f.Var(&c.drainTimeout, "drain-timeout", "time limit for the whole drain; 0 means nine grace periods")
 	f.BoolVar(&c.opts.Force, "force", false, "delete pods that have no controller and, once the drain times out, pods protected by a PodDisruptionBudget")
 	f.BoolVar(&c.opts.AllowSpot, "allow-spot", false, "allow a spot instance")

@@ -86,7 +86,7 @@ Exit codes:
   5    the proof is inconclusive: the version stays hidden, and the next run proves it
   130  aborted by a second signal; the message lists what was left behind
 
-The first SIGINT, SIGTERM or SIGHUP ends a run in order: the donor is given back
+The first SIGINT, SIGTERM or SIGHUP ends a run cleanly: the donor is given back
 before the process ends, with exit code 1. A run whose output is closed
 continues to its end.`
 

@@ -117,7 +117,7 @@ func TestBadInput(t *testing.T) {
 		{name: "rollback to nonsense", args: append([]string{"rollback", "--to", "last tuesday"}, pool...), want: []string{`"last tuesday"`, "--to 2026.11.10"}},
 		{name: "rollback to a failed version", args: append([]string{"rollback", "--to", "2026.11.09"}, pool...), world: failedVersion,
 			want: []string{"2026.11.09", "Failed", "the disk was odd", "--to 2026.11.10"}},
-		{name: "rollback to a model that was never saved", args: append([]string{"rollback", "--to", "original"}, pool...), want: []string{"before the first prototype", "--to 2026.11.10"}},
+		{name: "rollback to a model that was never saved", args: append([]string{"rollback", "--to", "original"}, pool...), want: []string{"original model is not saved", "--to 2026.11.10"}},
 		{name: "custom data for a version", args: append([]string{"rollback", "--to", "2026.11.10", "--keep-custom-data"}, pool...), want: []string{"2026.11.10", "--to original"}},
 		{name: "custom data that is not there", args: append([]string{"rollback", "--to", "original", "--custom-data", "/nowhere"}, pool...), want: []string{"/nowhere", "customData"}},
 		{name: "protected settings without a name", args: append([]string{"rollback", "--to", "original", "--protected-settings", "x.json"}, pool...), want: []string{`"x.json"`, "NAME=FILE"}},

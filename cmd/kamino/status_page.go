@@ -307,7 +307,7 @@ func runView(p poolstate.PoolStatus, now time.Time) *pageRun {
 		r.Text += ": " + u.Intent
 	}
 	if since := away(p); !since.IsZero() {
-		r.Text += fmt.Sprintf(". Donor %s is away since %s (%s)", u.Donor, instant(since), ago(now, since))
+		r.Text += fmt.Sprintf(". Donor %s has been away since %s (%s)", u.Donor, instant(since), ago(now, since))
 	}
 	if u.Failure != "" {
 		r.Text += ". It gives back after: " + cut(u.Failure, 300)

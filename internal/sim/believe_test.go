@@ -441,7 +441,7 @@ func TestTypedPointerIsTold(t *testing.T) {
 		}
 	}}, pointerOptions())
 	w.wait()
-	if p.err != nil || !strings.Contains(told, "whether new nodes boot from what the image definition stands for: an instance created") {
+	if p.err != nil || !strings.Contains(told, "whether new nodes follow the image definition: an instance created") {
 		t.Errorf("the run ended %v, and told %q", p.err, told)
 	}
 }

@@ -581,7 +581,7 @@ func TestPause(t *testing.T) {
 	if !errors.As(p.err, &refused) || len(w.turns()) > 1 {
 		t.Errorf("%v; %v", p.err, w.turns())
 	}
-	if text := p.err.Error(); !strings.Contains(text, "it ends here, and what it took is given back: kamino resume, then the same command") || strings.Contains(text, "new runs") {
+	if text := p.err.Error(); !strings.Contains(text, "the run ends and gives back what it took: kamino resume, then the same command") || strings.Contains(text, "new runs") {
 		t.Errorf("the run at work is told: %s", text)
 	}
 	w.audit.settled()
