@@ -283,7 +283,7 @@ func GoesOn(node string) string {
 	return "if its process has ended, kamino patch --target-node " + node + " continues, and kamino restore gives the node back, blocked if its packages may have been changed"
 }
 
-// BlockedNode is a node that did not come back in order from a patch, or whose patch was
+// BlockedNode is a node that did not come back healthy from a patch, or whose patch was
 // interrupted. It stays blocked until a person decides.
 type BlockedNode struct {
 	Node   string    `json:"node"`

@@ -24,7 +24,7 @@ const (
 	AnnotationPatchLook = "kamino.dev/patch-look"
 	// AnnotationPatchFailed is a PatchFailure as JSON, on a node that stays blocked.
 	AnnotationPatchFailed = "kamino.dev/patch-failed"
-	// TaintPatchFailed blocks a node that did not come back in order from a patch. Its prefix is
+	// TaintPatchFailed blocks a node that did not come back healthy from a patch. Its prefix is
 	// explained at TaintBlock.
 	TaintPatchFailed = "status-taint.cluster-autoscaler.kubernetes.io/kamino-patch-failed"
 )

@@ -12,7 +12,7 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// examineLimit is how long a patched node may take to be in order, from when it is Ready.
+// examineLimit is how long a patched node may take to be healthy, from when it is Ready.
 const examineLimit = 10 * time.Minute
 
 // lookExamine watches the canary until the checks have a verdict, and writes the verdict on the

@@ -28,7 +28,7 @@ type PatchedNode struct {
 	Restarted bool                `json:"restarted"`
 	Cycled    bool                `json:"powerCycled,omitempty"`
 	Signed    string              `json:"signed,omitempty"`  // the patch time on the node's label
-	Blocked   bool                `json:"blocked,omitempty"` // it did not come back in order and stays blocked
+	Blocked   bool                `json:"blocked,omitempty"` // it did not come back healthy and stays blocked
 	Steps     []kamino.StepTime   `json:"steps,omitempty"`
 	Warnings  []string            `json:"warnings,omitempty"`
 	Error     string              `json:"error,omitempty"`
@@ -136,7 +136,7 @@ func (e *Engine) patchIn(ctx context.Context, opts kamino.PatchOptions, t *donor
 	return kamino.WithHint(errors.Join(errs...), "kamino patch --pool %s --dry-run shows why each node was chosen or not", o.ID.Name())
 }
 
-// patchOne patches one node. If the node is not in order, it restores everything but the block.
+// patchOne patches one node. If the node is not healthy, it restores everything but the block.
 func (e *Engine) patchOne(ctx context.Context, opts kamino.PatchOptions, name string) (PatchedNode, error) {
 	run := opts.Options
 	run.Donor, run.Patch, run.PendingReboot, run.RequireLabels = name, &opts.Order, nil, nil

@@ -22,7 +22,7 @@ const (
 // patching is what a run knows of the node that it patches.
 type patching struct {
 	PatchedNode
-	good  time.Time // since when it is in order
+	good  time.Time // since when it is healthy
 	asked string    // boot for which a report was requested
 	stamp time.Time // when it was patched
 	boots bool      // its restart was announced, at this working time of the step
@@ -108,7 +108,7 @@ func (r *Run) untouched(n kamino.Node, mark *kamino.Mark, sure bool, err error) 
 	return r.remark(kamino.ActPatching, "record on the node that no package was changed", n, mark, func(m *kamino.Mark) { m.Begun = false })
 }
 
-// lookBegun keeps a node blocked whose patch was not seen to end in order, before the marks are
+// lookBegun keeps a node blocked whose patch was not seen to end well, before the marks are
 // removed. If only the taint is left of the mark, nobody knows how far the patch got.
 func (r *Run) lookBegun(ctx context.Context) (workflow.Next, error) {
 	mark, gone, err := r.donorMark(ctx)
@@ -234,7 +234,7 @@ func (r *Run) cycle(ctx context.Context, n kamino.Node, stage kamino.PowerCycle)
 	}).Noting(func(l *kamino.Lease) { l.Record.Cycled = cycleOff }), nil
 }
 
-// keepBlocked marks a node as not in order, before the run restores the rest.
+// keepBlocked marks a node as unhealthy, before the run restores the rest.
 func (r *Run) keepBlocked(n kamino.Node, why string) (workflow.Next, error) {
 	if n.FailedPatch(r.held.Run) {
 		r.empty.patch.Blocked = true
@@ -251,7 +251,7 @@ func (r *Run) blocking(n kamino.Node, why string) workflow.Next {
 	})
 }
 
-// lookPatched examines the node until it was in order for long enough, or was not in order for too
+// lookPatched examines the node until it was healthy for long enough, or was not healthy for too
 // long.
 func (r *Run) lookPatched(ctx context.Context) (workflow.Next, error) {
 	n, mark, err := r.donor.readNode(ctx, r.held.Run)
@@ -283,7 +283,7 @@ func (r *Run) lookPatched(ctx context.Context) (workflow.Next, error) {
 	return workflow.Wait(why), nil
 }
 
-// examinePatched makes one examination; why is what is not in order.
+// examinePatched makes one examination; why is what is not healthy.
 func (r *Run) examinePatched(ctx context.Context, n kamino.Node) (why string, next workflow.Next, err error) {
 	if !n.Ready {
 		return "the node is not Ready", next, nil

@@ -139,7 +139,7 @@ func (r *Run) peek(ctx context.Context) error {
 	return nil
 }
 
-// nothingToDo is the prefix of a plan's step that finds its state in order.
+// nothingToDo is the prefix of a plan's step that has nothing to do.
 const nothingToDo = "nothing: "
 
 // planned describes the result of a look for a plan.

@@ -113,7 +113,7 @@ func (r *Run) exec(ctx context.Context, steps []Step) error { return r.runner.Ex
 // drainTimeout is the limit of the drain that people see.
 func (r *Run) drainTimeout() time.Duration { return r.opts.DrainLimit() }
 
-// donorNeeded reports whether no image and no snapshot of today can be used.
+// donorNeeded reports whether neither an image nor a snapshot of this day can be used.
 func (r *Run) donorNeeded() bool { return r.imageMissing() && r.image.reused == nil }
 
 // donorUntouched reports whether the donor is needed, and nothing was done to it yet.

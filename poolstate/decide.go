@@ -322,7 +322,7 @@ type NewNode struct {
 // for long enough (half the budget, and one and a half times the pool's usual boot).
 //
 // Not every instance that is gone counts: a scale-in of nodes that boot, or a wave of spot evictions,
-// would withdraw a good image for good. But an Auto Scaling group replaces an instance whose status
+// would withdraw a good image permanently. But an Auto Scaling group replaces an instance whose status
 // checks fail (https://docs.aws.amazon.com/autoscaling/ec2/userguide/health-checks-overview.html;
 // after how many minutes is unverified), as do instance repair on Azure and people, so each clone of
 // a bad image may be gone before its budget ends. A node of a good image is Ready long before half

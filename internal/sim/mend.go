@@ -215,7 +215,7 @@ func (w *world) repair() {
 func (w *world) decide(left []poolstate.Leftover) (again bool) {
 	for _, l := range left {
 		m, _ := w.donorOf(l.Node)
-		if m == nil || l.Done != "" || !strings.HasPrefix(l.Reason, "needs a decision: unless a person wants it so") {
+		if m == nil || l.Done != "" || !strings.HasPrefix(l.Reason, "needs a decision: unless this is intended") {
 			continue
 		}
 		w.hit(cellDecided)
