@@ -246,7 +246,7 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		History: 3, Replicas: 3, Grace: 5 * time.Minute,
-		Proof:  Proving{Mode: ProveCanary, For: 10 * time.Minute, Budget: 10 * time.Minute, Promote: PromoteAuto},
+		Proof: Proving{Mode: ProveCanary, For: 10 * time.Minute, Budget: 10 * time.Minute, Promote: PromoteAuto},
 	}
 }
 
