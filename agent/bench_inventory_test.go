@@ -68,7 +68,7 @@ func TestBenchUnknown(t *testing.T) {
 	bench.Need(t)
 	root := t.TempDir()
 	unpackBase(t, "debian12-kubeadm", root)
-	writeFile(t, filepath.Join(root, "etc/kamino/seal.yaml"), "apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\nverify: {unknown: report}\n")
+	writeFile(t, filepath.Join(root, "etc/kamino/seal.yaml"), benchPolicy)
 	program := buildAgent(t)
 	for i := range 120_000 {
 		name := filepath.Join(root, fmt.Sprintf("srv/application/data/%03d/%06d.txt", i/200, i))

@@ -71,6 +71,7 @@ func buildAgent(t *testing.T) string {
 const (
 	benchHost     = "k8s-pool1-28346-vmss000003"
 	benchInstance = `{"compute":{"vmId":"VMID","osProfile":{"computerName":"k8s-pool1-28346-vmss000008"}}}`
+	benchPolicy   = "apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\nverify: {unknown: report}\n" // nothing explains the files of a bench
 	benchConfig   = "apiVersion: kamino.dev/v1alpha1\nkind: NodeConfig\ngeneration: 1\ncluster:\n  endpoint: https://10.0.0.1:6443\n  ca: %s\n" +
 		"join: {method: bootstrapToken, token: abcdef.0123456789abcdef}\n"
 )
@@ -80,6 +81,7 @@ const (
 func benchWorld(t *testing.T) *world {
 	w := &world{t: t, root: filepath.Join(t.TempDir(), "root"), platform: servePlatform(t, map[string]string{})}
 	unpackBase(t, "debian12-kubeadm", w.root)
+	writeFile(t, filepath.Join(w.root, "etc/kamino/seal.yaml"), benchPolicy)
 	ca, err := os.ReadFile(filepath.Join(w.root, "etc/kubernetes/pki/ca.crt"))
 	if err != nil {
 		t.Fatal(err)
