@@ -12,19 +12,19 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// Measures of the picture of a pool's boots, in pixels.
+// Dimensions of the picture of a pool's boots, in pixels.
 const (
 	bootWidth = 570
-	bootLeft  = 150 // where bars begin
-	bootBars  = 240 // the longest
+	bootLeft  = 150 // left end of the bars
+	bootBars  = 240 // length of the longest bar
 	bootRow   = 26
 )
 
-// bootBar is a boot, or one phase of it: what it took in seconds the last time, and usually.
+// bootBar is a boot, or one phase of it: its last duration in seconds, and the usual one.
 type bootBar struct {
 	name          string
 	newest, usual float64
-	known         int // how many there are to say usually
+	known         int // number of boots that the usual duration is made of
 }
 
 func (b bootBar) text() string {
@@ -34,8 +34,8 @@ func (b bootBar) text() string {
 	return fmt.Sprintf("%s; median of %d: %s", seconds(b.newest), b.known, seconds(b.usual))
 }
 
-// boots draws how long the pool's last good canaries took to be Ready nodes, and the phases of
-// that. Nil where nothing is known.
+// boots draws how long the pool's last good canaries took to be Ready nodes, and their phases; nil
+// if nothing is known.
 func boots(p poolstate.PoolStatus) *pageBoots {
 	if p.Boots == nil || len(p.Boots.Seconds) == 0 {
 		return nil
@@ -89,8 +89,8 @@ func boots(p poolstate.PoolStatus) *pageBoots {
 	return v
 }
 
-// bootRows are the boot as a whole, and then its phases, longest first. The newest phases are of
-// the last canary whose agent told.
+// bootRows returns a row for the whole boot and one for each phase, the longest first. The newest
+// phases are those of the last canary whose agent reported them.
 func bootRows(b kamino.Boots) []bootBar {
 	rows := []bootBar{{"boot", b.Seconds[0], middle(b.Seconds), len(b.Seconds)}}
 	if len(b.Phases) == 0 {
@@ -109,7 +109,7 @@ func bootRows(b kamino.Boots) []bootBar {
 	return rows
 }
 
-// middle is the median of values; there is one.
+// middle returns the median of at least one value.
 func middle(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)

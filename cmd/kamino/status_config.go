@@ -12,11 +12,12 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// shownConfigs is how many nodes are named whose configuration failed; -o wide and the other
-// formats have all.
+// shownConfigs is how many nodes with a failed configuration are named. -o wide and the other
+// formats name all.
 const shownConfigs = 5
 
-// ranConfigs tells which generations the pool's nodes run, and which are for a share of them.
+// ranConfigs describes which generations of the NodeConfig the pool's nodes use, and which are for
+// a share of them.
 func ranConfigs(p poolstate.PoolStatus) string {
 	run, wait := map[int64]int{}, map[int64]int{}
 	for _, c := range p.Configs {
@@ -39,7 +40,7 @@ func ranConfigs(p poolstate.PoolStatus) string {
 	return strings.Join(texts, ", ")
 }
 
-// printConfigs tells it, and which nodes refused one.
+// printConfigs prints which NodeConfigs are in use, and which nodes refused one.
 func printConfigs(w io.Writer, p poolstate.PoolStatus, wide bool) {
 	if len(p.Configs) == 0 {
 		return
@@ -57,7 +58,7 @@ func printConfigs(w io.Writer, p poolstate.PoolStatus, wide bool) {
 	}
 }
 
-// printConfigTable has a line for each node that tells of its configuration.
+// printConfigTable prints a line for each node that reports its configuration.
 func printConfigTable(w io.Writer, all []kamino.NodeConfig) {
 	if len(all) == 0 {
 		return

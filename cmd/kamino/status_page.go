@@ -19,21 +19,21 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// The parts of the page; each stands in it whole, so that it needs nothing but itself.
+// The parts of the page, which contains each of them, so that it needs no other file.
 var (
 	//go:embed page/page.tmpl
 	pageText string
 	//go:embed page/page.css
 	pageStyle string
 
-	// Each value of the page stands in text or between quotes, where HTML's escapes do.
+	// Each value of the page is in text or in quotes, where HTML's escapes work.
 	pageTemplate = render.Must(render.New("page", pageText, nil, html.EscapeString))
 )
 
-// The moods of the page and of what stands on it, worst first.
+// The moods of the page and of its parts, worst first.
 const (
-	moodBad  = "bad"  // somebody should do something now
-	moodWarn = "warn" // somebody should look at it by day
+	moodBad  = "bad"  // somebody should act now
+	moodWarn = "warn" // somebody should look during the day
 	moodInfo = "info"
 	moodGood = "good"
 )
@@ -43,12 +43,12 @@ type (
 		Title, Headline, Mood, At, Context string
 		Policy                             render.Raw
 		Style                              render.Raw
-		Notices, More                      []pageNotice // the second folded away
+		Notices, More                      []pageNotice // More is folded away
 		Pools                              []pagePool
 	}
 	pageNotice struct {
 		Mood, Pool, ID, What, Why string
-		Type                      []string // what to type
+		Type                      []string // the commands to type
 	}
 	pagePool struct {
 		ID, Name, Mood, Error, Next, Age, Misses, Ready, Now string
@@ -81,8 +81,8 @@ type (
 	pagePast struct{ Mood, Ended, Run, Donor, Version, Took, Away, Result string }
 )
 
-// writePage writes the status of pools as one HTML page that needs nothing but itself: what
-// somebody who was woken must know stands first, with what to type.
+// writePage writes the status of pools as one self-contained HTML page. What a person on call must
+// know comes first, with what to type.
 func writePage(w io.Writer, pools []poolstate.PoolStatus, at time.Time) error {
 	v := pageView{Title: "Kamino: status", At: at.UTC().Format(time.RFC3339), Style: render.Raw(pageStyle)}
 	v.Policy = render.Raw(contentPolicy())
@@ -91,7 +91,7 @@ func writePage(w io.Writer, pools []poolstate.PoolStatus, at time.Time) error {
 		v.Notices = append(v.Notices, notices...)
 		v.Pools = append(v.Pools, poolView(p, notices, at))
 	}
-	if len(pools) > 0 && pools[0].Paused != "" { // of the whole cluster: told once
+	if len(pools) > 0 && pools[0].Paused != "" { // the pause of the whole cluster is shown once
 		v.Notices = append(v.Notices, pageNotice{Mood: moodWarn, What: "The cluster is paused:", Why: pools[0].Pause().String(), Type: []string{"kamino resume"}})
 	}
 	slices.SortStableFunc(v.Notices, func(a, b pageNotice) int { return cmp.Compare(severity(a.Mood), severity(b.Mood)) })
@@ -103,7 +103,7 @@ func writePage(w io.Writer, pools []poolstate.PoolStatus, at time.Time) error {
 	return pageTemplate.Execute(w, v)
 }
 
-// contentPolicy lets the page use its own style and nothing else (https://www.w3.org/TR/CSP3/).
+// contentPolicy allows the page only its own style (https://www.w3.org/TR/CSP3/).
 func contentPolicy() string {
 	sum := sha256.Sum256([]byte(pageStyle))
 	return "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
@@ -113,7 +113,7 @@ func severity(mood string) int {
 	return slices.Index([]string{moodBad, moodWarn, moodInfo, moodGood}, mood)
 }
 
-// unfolded is how many notices are shown at once: all bad ones, and of the others what fits a
+// unfolded returns how many notices are shown at once: all bad ones, and as many others as fit on a
 // screen.
 func unfolded(notices []pageNotice) int {
 	bad := slices.IndexFunc(notices, func(n pageNotice) bool { return n.Mood != moodBad })
@@ -123,7 +123,7 @@ func unfolded(notices []pageNotice) int {
 	return min(max(bad, 6), len(notices))
 }
 
-// away says since when the donor of a run that has not ended may be off; zero when it is not.
+// away returns since when the donor of an unfinished run may be off; zero if it is not.
 func away(p poolstate.PoolStatus) time.Time {
 	if u := p.Unfinished; u != nil {
 		return u.Away()
@@ -131,7 +131,7 @@ func away(p poolstate.PoolStatus) time.Time {
 	return time.Time{}
 }
 
-// headline answers what somebody looks for first: whether a node is away.
+// headline describes what people look for first: whether a node is away.
 func headline(pools []poolstate.PoolStatus, notices []pageNotice) (mood, text string) {
 	var donors []string
 	for _, p := range pools {
@@ -156,7 +156,7 @@ func headline(pools []poolstate.PoolStatus, notices []pageNotice) (mood, text st
 	return mood, "No donor is away"
 }
 
-// poolNotices are what a pool has that somebody should know.
+// poolNotices returns what somebody should know about a pool.
 func poolNotices(p poolstate.PoolStatus, now time.Time) (out []pageNotice) {
 	add := func(mood, what, why string, commands ...string) {
 		out = append(out, pageNotice{Mood: mood, Pool: p.Name, ID: anchor(p), What: what, Why: why, Type: commands})
@@ -232,7 +232,7 @@ func silentRun(u *kamino.Unfinished) string {
 	return fmt.Sprintf("run %s of process %s: last heartbeat %s ago", u.Run, u.Process, silence(u))
 }
 
-// finish is what goes on with an interrupted run.
+// finish returns the command that continues an interrupted run.
 func finish(u *kamino.Unfinished) string {
 	switch {
 	case u.Work == kamino.WorkPatch && u.Donor != "":
@@ -299,7 +299,7 @@ func facts(p poolstate.PoolStatus) []pageFact {
 	return f
 }
 
-// runView shows where in the pipeline a run is that has not ended.
+// runView shows at which step of the pipeline an unfinished run is.
 func runView(p poolstate.PoolStatus, now time.Time) *pageRun {
 	u := p.Unfinished
 	r := &pageRun{Title: "Run " + u.Run, Text: "At step " + shown(u.Step)}
@@ -335,7 +335,7 @@ func runView(p poolstate.PoolStatus, now time.Time) *pageRun {
 	return r
 }
 
-// ago is how long something lasts, as people say it: to a minute once it is that long.
+// ago formats a duration for people, to the minute once it is that long.
 func ago(now, since time.Time) string {
 	d := max(now.Sub(since), 0)
 	if d < time.Minute {
@@ -353,7 +353,7 @@ func days(d *float64) string {
 	return fmt.Sprintf("%.1f days", *d)
 }
 
-// nodesRun says how many nodes run.
+// nodesRun describes how many nodes run.
 func nodesRun(n int) string {
 	if n == 1 {
 		return "1 node runs"
@@ -362,7 +362,7 @@ func nodesRun(n int) string {
 }
 
 // anchor is the ID of a pool's element: its name, for people who read links, and a part that
-// differs for each pool, as two resource groups may have one of that name.
+// differs for each pool, because two resource groups may have a pool of the same name.
 func anchor(p poolstate.PoolStatus) string {
 	name := strings.Map(func(r rune) rune {
 		if r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {

@@ -12,18 +12,17 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// Measures of the picture of a pool's versions, in pixels.
+// Dimensions of the picture of a pool's versions, in pixels.
 const (
-	lineStep   = 150 // from one version to the next
+	lineStep   = 150 // distance of two versions
 	lineLeft   = 70
 	lineAxis   = 70
 	lineRadius = 11
 	lineHeight = 170
 )
 
-// lineage draws the versions of a pool in the order of their names, oldest first: from whose disk
-// each was made, which image that donor came from, how its life stands, how many nodes run it, and
-// which is next. Nil where there are none.
+// lineage draws the versions of a pool by name, oldest first: the donor of each, the image of that
+// donor, the state, how many nodes run it, and which version is next. Nil if there are none.
 func lineage(p poolstate.PoolStatus) *pagePicture {
 	versions := slices.Clone(p.Versions)
 	slices.SortStableFunc(versions, func(a, b poolstate.VersionStatus) int { return kamino.CompareVersions(a.Name, b.Name) })
@@ -75,13 +74,14 @@ func drawVersion(b *strings.Builder, x int, v poolstate.VersionStatus, next bool
 	b.WriteString("</g>")
 }
 
-// parentOf is the version that the donor of another came from, -1 where it is none of these.
+// parentOf returns the index of the version that the donor of a version booted from; -1 if it is
+// not in the list.
 func parentOf(versions []poolstate.VersionStatus, v poolstate.VersionStatus) int {
 	parent := v.Parent[strings.LastIndexByte(v.Parent, '/')+1:]
 	return slices.IndexFunc(versions, func(o poolstate.VersionStatus) bool { return parent != "" && o.Name == parent })
 }
 
-// lineageText says what the picture shows.
+// lineageText describes the picture.
 func lineageText(p poolstate.PoolStatus, versions []poolstate.VersionStatus) string {
 	var lines []string
 	for _, v := range versions {

@@ -27,7 +27,7 @@ func printStatus(w io.Writer, pools []poolstate.PoolStatus, wide bool) {
 	}
 }
 
-// distrusted tells what follows where a pool does not follow its definition.
+// distrusted describes the consequence if a pool does not follow its definition.
 func distrusted(p poolstate.PoolStatus) string {
 	if p.Owner != nil {
 		return p.Owner.Name + " writes the model, so that nothing else is done about it: let its spec name the version"
@@ -105,7 +105,7 @@ func printPoolStatus(w io.Writer, p poolstate.PoolStatus, wide bool) {
 	}
 }
 
-// rollbackTo is where a rollback can go.
+// rollbackTo describes the target of a rollback.
 func rollbackTo(p poolstate.PoolStatus) string {
 	if p.RollbackNamed {
 		return p.RollbackTarget + ", with --to"
@@ -152,7 +152,7 @@ func printUnfinished(w io.Writer, u *kamino.Unfinished) {
 	fmt.Fprintf(w, "\t%s finishes it, %s\n", finish(u), gives)
 }
 
-// unfinished names a run whose process gives no sign of life.
+// unfinished describes a run whose process gives no sign of life.
 func unfinished(u *kamino.Unfinished) string {
 	switch {
 	case u.Process == "":
@@ -163,10 +163,11 @@ func unfinished(u *kamino.Unfinished) string {
 	return fmt.Sprintf("run %s, no heartbeat for %s (its process has probably ended)", u.Run, silence(u))
 }
 
-// awayFor tells how long the donor of a run is away, and that it comes back by nobody's hand.
+// awayFor describes how long the donor of a run has been away, and that it does not come back by
+// itself.
 func awayFor(u *kamino.Unfinished) string {
 	var text string
-	if !u.Heartbeat.IsZero() { // else nothing tells what time it is
+	if !u.Heartbeat.IsZero() { // otherwise the time is not known
 		text = " (" + ago(u.Heartbeat.Add(silence(u)), u.Away()) + ")"
 	}
 	if !u.Alive {
@@ -175,7 +176,8 @@ func awayFor(u *kamino.Unfinished) string {
 	return text
 }
 
-// builtAt is when a version was built, as the table tells other times; what is none, as it stands.
+// builtAt formats when a version was built, as other times in the table; a text that is no time
+// stays as it is.
 func builtAt(v poolstate.VersionStatus) string {
 	t, err := time.Parse(time.RFC3339, v.BuiltAt)
 	if err != nil {
@@ -191,7 +193,7 @@ func instant(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// silence is the age of a run's last sign of life.
+// silence returns the age of a run's last sign of life.
 func silence(u *kamino.Unfinished) time.Duration { return time.Duration(u.Silence) * time.Second }
 
 // shownRuns is how many past runs the table has; -o wide and the other formats have all.
@@ -215,7 +217,7 @@ func printRuns(w io.Writer, runs []kamino.PastRun, wide bool) {
 	}
 }
 
-// pastWork is what a run that has ended was for, as the command's name.
+// pastWork returns the command of a run that has ended.
 func pastWork(r kamino.PastRun) string {
 	switch {
 	case r.Work != "":
@@ -226,7 +228,7 @@ func pastWork(r kamino.PastRun) string {
 	return "update"
 }
 
-// pastVersion is the version that a run made or moved; a patch has none.
+// pastVersion returns the version that a run made or promoted; "" for a patch.
 func pastVersion(r kamino.PastRun) string {
 	if r.Work == kamino.WorkPatch {
 		return ""
@@ -234,7 +236,7 @@ func pastVersion(r kamino.PastRun) string {
 	return cmp.Or(r.Version, r.Withdrawn, r.Pointed)
 }
 
-// pastResult is what a run that has ended did.
+// pastResult describes the result of a run that has ended.
 func pastResult(r kamino.PastRun) string {
 	switch {
 	case r.Failure != "" && r.Work == kamino.WorkPatch:
@@ -291,11 +293,11 @@ func versionState(v poolstate.VersionStatus) string {
 	return string(v.Life)
 }
 
-// unproved is how a version is told that nobody has examined.
+// unproved is the state of a version that nobody has examined.
 const unproved = "unproved"
 
-// proofNote tells how the proof of a version ended that new nodes boot from, or may; "" where it
-// passed, and where that does not matter.
+// proofNote describes how the proof ended of a version that new nodes boot from, or may; "" if it
+// passed, or if that does not matter.
 func proofNote(v poolstate.VersionStatus) string {
 	switch {
 	case v.Unaccepted:

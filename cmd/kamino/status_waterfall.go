@@ -13,22 +13,22 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-// Measures of the two waterfalls, in pixels.
+// Dimensions of the two waterfalls, in pixels.
 const (
-	fallBars = 520 // the longest boot
+	fallBars = 520 // length of the longest boot
 	fallWide = bootLeft + fallBars + 150
 	fallRow  = 20
 	fallHead = 26
 )
 
-// fall is the boot of a machine of one kind, of which the picture has two.
+// fall is the boot of one of the picture's two machines.
 type fall struct {
 	what, class string
 	*kamino.Waterfall
 }
 
-// waterfalls draws the boot of a generic machine above that of a clone, to one scale. Nil where no
-// agent told when the phases of either began.
+// waterfalls draws the boot of a generic machine above that of a clone, to one scale. Nil if
+// neither has phases with known starts.
 func waterfalls(p poolstate.PoolStatus) *pagePicture {
 	if p.Boots == nil {
 		return nil
@@ -69,10 +69,10 @@ func waterfalls(p poolstate.PoolStatus) *pagePicture {
 		fallWide, y, fallWide, y, id, id, id, html.EscapeString(p.Name), id, html.EscapeString(strings.Join(words, " ")), rows.String()))}
 }
 
-// end is when a phase was over, since the kernel's start.
+// end returns when a phase ended, since the kernel's start.
 func (f fall) end(name string) float64 { return f.Starts[name] + f.Phases[name] }
 
-// order is that in which the phases began.
+// order returns the phases by their starts.
 func (f fall) order() []string {
 	return slices.SortedFunc(maps.Keys(f.Starts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(f.Starts[a], f.Starts[b]), cmp.Compare(a, b))
@@ -87,11 +87,11 @@ func (f fall) words() string {
 	return strings.Join(out, ", ") + "."
 }
 
-// goals are the phases that a boot is done with, best first: a boot is compared by the first that
-// both have.
+// goals are the phases that end a boot, best first. Two boots are compared by the first that both
+// have.
 var goals = []string{"Ready", "registered", "kubelet", "userspace"}
 
-// compared says in words by how much the clone is faster.
+// compared describes by how much the clone is faster.
 func compared(b *kamino.Boots) string {
 	switch {
 	case b.Clone == nil:
