@@ -197,9 +197,8 @@ const (
 type ImageReference string
 
 // The ways to refer to an image: by the image definition, which the model then always names, or by
-// the version, with a write of the model at each promotion. "" is by the definition, while new
-// nodes are seen to follow it and nothing else prevents it. By a pointer is only for providers
-// without definitions, whose pools refer to a parameter instead.
+// the version, with a write of the model at each promotion. "" is as the model does now. By a
+// pointer is only for providers without definitions, whose pools refer to a parameter instead.
 const (
 	ByVersion    ImageReference = "version"
 	ByDefinition ImageReference = "definition"
@@ -219,14 +218,13 @@ type Options struct {
 	DrainTimeout time.Duration // for the whole drain; 0 means nine grace periods
 	Force        bool          // see DrainOptions.Force
 
-	ImageReference ImageReference
-	Today          Today    // what to do with a version of the same day
-	Self           string   // the node that this process runs on, never a donor
-	PendingReboot  []Signal // places that announce a reboot of the node
-	AllowSpot      bool     // accept a spot instance as donor
-	AdoptModel     bool     // replace an image that somebody else wrote into the model
-	Unsealed       bool     // prove a version without a seal receipt
-	ImageOnly      bool     // make a version, and do not write the model
+	Today         Today    // what to do with a version of the same day
+	Self          string   // the node that this process runs on, never a donor
+	PendingReboot []Signal // places that announce a reboot of the node
+	AllowSpot     bool     // accept a spot instance as donor
+	AdoptModel    bool     // replace an image that somebody else wrote into the model
+	Unsealed      bool     // prove a version without a seal receipt
+	ImageOnly     bool     // make a version, and do not write the model
 	// RequireLabels are labels that the donor must have.
 	RequireLabels []LabelDemand
 	// Proof is how a version is proved before the pool's nodes boot from it.
@@ -263,14 +261,10 @@ func (o Options) Validate() error {
 			"use --max-history 2 or more")
 	case o.NewNodes < 0:
 		return WithHint(fmt.Errorf("invalid number of new nodes %d", o.NewNodes), "use --new-updated-nodes 0 or more")
-	case o.ImageOnly && o.ImageReference == ByVersion:
-		return WithHint(errors.New("a model that is not written cannot name a new version"), "omit --image-reference or --image-only")
 	case o.ImageOnly && o.NewNodes > 0:
 		return WithHint(errors.New("--image-only and --new-updated-nodes are mutually exclusive"), "omit one of them")
 	case o.Replicas < 1 || o.Replicas > 100:
 		return WithHint(fmt.Errorf("%d replicas: a gallery keeps 1 to 100 in a region", o.Replicas), "use --replicas 1 to 100")
-	case o.ImageReference != "" && o.ImageReference != ByVersion && o.ImageReference != ByDefinition:
-		return WithHint(fmt.Errorf("invalid image reference %q", o.ImageReference), "use --image-reference version or pointer")
 	case o.Today != TodayOfDonor && o.Today != TodayOfAny && o.Today != TodayAgain:
 		return fmt.Errorf("invalid mode %q for a version of today", o.Today)
 	case len(o.SealPolicy) > SealPolicyMost:

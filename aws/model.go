@@ -219,7 +219,7 @@ func (p *Provider) makeVersion(ctx context.Context, from recipe, image string) (
 	}
 	if field := differs(*old.LaunchTemplateData, *made.LaunchTemplateData); field != "" {
 		return 0, kamino.WithHint(fmt.Errorf("%s: version %d differs from version %s in %s, too; it was not put in effect", what, sdk.ToInt64(made.VersionNumber), source, field),
-			"refer to the image by a parameter, so that no version has to be made: --image-reference pointer")
+			"let the template name a parameter of data type aws:ec2:image: no version of it has to be made then")
 	}
 	p.known.keepVersion(from.Template, strconv.FormatInt(sdk.ToInt64(made.VersionNumber), 10), *made)
 	return sdk.ToInt64(made.VersionNumber), nil

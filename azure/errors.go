@@ -122,7 +122,7 @@ func classifyResponse(re *azcore.ResponseError) error {
 			"a management lock forbids it, whatever the role allows: az lock list shows the locks, az lock delete --ids removes one")
 	case modelLimit.MatchString(text):
 		return kamino.WithHint(errors.New(text),
-			"replace the oldest nodes of the pool (drain them, then delete their instances): each image that a node booted from holds a model; with --image-reference pointer an update writes no further models")
+			"replace the oldest nodes of the pool (drain them, then delete their instances): each image that a node booted from holds a model; a model that names the image definition is not written again")
 	case re.StatusCode == http.StatusUnauthorized, re.StatusCode == http.StatusForbidden:
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, text),
 			"give the identity the actions of docs/azure-role.json at the scope that the message names")

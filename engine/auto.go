@@ -104,7 +104,7 @@ func (a *autoRun) do(ctx context.Context) error {
 			return err
 		}
 		t := a.pool.Newest(a.opts)
-		if err := a.engine.comeToPoint(ctx, &a.pool, &t, a.opts.ImageReference); err != nil {
+		if err := a.engine.comeToPoint(ctx, &a.pool, &t); err != nil {
 			return err
 		}
 		back, err := a.engine.point(ctx, a.pool, t, a.pool.BegunBad(t), false)

@@ -77,7 +77,7 @@ func (e *Engine) detail(ctx context.Context, o poolstate.State, opts kamino.Auto
 			return err
 		}
 		t := o.Newest(opts)
-		if err := e.comeToPoint(ctx, &o, &t, opts.ImageReference); err != nil {
+		if err := e.comeToPoint(ctx, &o, &t); err != nil {
 			return err
 		}
 		next, err := e.Provider.NextImage(ctx, o.Pool, t.Spec())

@@ -186,8 +186,8 @@ func (r *Run) lookNamed(ctx context.Context) (workflow.Next, error) {
 	} else if err := o.Provable(o.Versions[i]); err != nil {
 		return workflow.Next{}, kamino.InTheWay{Err: err}
 	}
-	t := poolstate.Destination{Version: &o.Versions[i], Points: r.opts.Offers || r.opts.ImageReference != kamino.ByVersion && o.Follows(""), Offered: r.opts.Offers}
-	if err := r.engine.comeToPoint(ctx, &o, &t, r.opts.ImageReference); err != nil {
+	t := poolstate.Destination{Version: &o.Versions[i], Points: r.opts.Offers || o.Follows(), Offered: r.opts.Offers}
+	if err := r.engine.comeToPoint(ctx, &o, &t); err != nil {
 		return workflow.Next{}, err
 	}
 	r.image.reference = t.Spec().Reference

@@ -18,31 +18,29 @@ func resolvedName(newestFirst []kamino.Artifact) string {
 	return ""
 }
 
-// chooseReference decides how the pool will refer to its image. A person's explicit choice is made
-// or refused. Otherwise the pool refers to the definition, unless there is a reason against it.
+// chooseReference decides how the pool refers to its image: to the definition, unless something
+// speaks against it. Where an instance did not follow the definition, the definition is tagged and
+// the model names the version, until a person removes the tag.
 func (r *Run) chooseReference(versions []kamino.Artifact) (workflow.Next, error) {
-	if r.image.reference = r.opts.ImageReference; !r.inDefinition() && r.image.reference != kamino.ByVersion {
+	if r.image.reference = kamino.ByDefinition; !r.inDefinition() {
 		r.image.reference = kamino.ByPointer
-		return workflow.Next{}, r.refuseOwned()
 	}
-	if err := r.refuseOwned(); err != nil || r.image.reference == kamino.ByVersion {
+	if err := r.refuseOwned(); err != nil || !r.inDefinition() {
 		return workflow.Next{}, err
 	}
-	ledger := r.held.Lease.Ledger
-	against, stray := againstPointer(r.pool, versions), ledger.WhyStrayed(r.pool.Model.Image, versions)
+	against, stray := againstPointer(r.pool, versions), r.held.Lease.Ledger.WhyStrayed(r.pool.Model.Image, versions)
 	tagged := r.image.definition.Tags[kamino.TagPointer] == kamino.TagPointerUnreliable
 	switch {
-	case r.opts.ImageReference == kamino.ByDefinition && against != "":
-		return workflow.Next{}, &kamino.RefusedError{Subject: "pool " + r.pool.Name, Refusals: []kamino.Refusal{{Code: "pointer", Field: "image definition", Value: kamino.DefinitionName(r.pool.Name),
-			Why: against, Do: r.towardsPointer(versions)}}}
-	case r.opts.ImageReference == kamino.ByDefinition && (tagged || ledger.Strayed != nil) && r.plan == nil:
-		return r.tagPointer(nil), nil
-	case r.opts.ImageReference == kamino.ByDefinition, r.modelIsTheirs():
-		r.image.reference = kamino.ByDefinition
+	case r.modelIsTheirs():
 		if stray != nil {
 			r.doubt(kamino.StepVersion, "whether new nodes follow the image definition: "+stray.String())
 		}
 		return workflow.Next{}, nil
+	case stray != nil && !tagged && !kamino.Points(r.pool.Model.Image, versions):
+		// The tag was there when the model was written by version, and a person removed it.
+		if r.plan == nil {
+			return r.tagPointer(nil), nil
+		}
 	case stray != nil && !tagged && r.plan == nil:
 		return r.tagPointer(stray), nil
 	case stray != nil:
@@ -50,11 +48,15 @@ func (r *Run) chooseReference(versions []kamino.Artifact) (workflow.Next, error)
 	case tagged:
 		against = "image definition " + kamino.DefinitionName(r.pool.Name) + " has the tag " + kamino.TagPointer + "=" + kamino.TagPointerUnreliable
 	}
-	if r.image.reference = kamino.ByDefinition; against != "" {
-		r.image.reference = kamino.ByVersion
-		r.doubt(kamino.StepVersion, "whether new nodes would follow the image definition: "+against+
-			". The model names the version instead; --image-reference pointer names the definition")
+	if against == "" {
+		return workflow.Next{}, nil
 	}
+	r.image.reference = kamino.ByVersion
+	next := "kamino rollback --pool " + r.pool.Name + " --to VERSION sets what it stands for"
+	if tagged || stray != nil {
+		next = "to trust it again, remove the tag " + kamino.TagPointer + " from the definition"
+	}
+	r.doubt(kamino.StepVersion, "whether new nodes would follow the image definition: "+against+". The model names the version instead; "+next)
 	return workflow.Next{}, nil
 }
 
@@ -63,19 +65,11 @@ func (r *Run) modelIsTheirs() bool { return r.opts.ImageOnly || r.pool.Owner != 
 
 // refuseOwned refuses to write the recipe of a pool with another owner.
 func (r *Run) refuseOwned() error {
-	field, value := "", ""
-	switch {
-	case r.pool.Owner == nil:
-		return r.refusePointer()
-	case r.image.reference == kamino.ByVersion:
-		field, value = "--image-reference", string(kamino.ByVersion)
-	case r.opts.NewNodes > 0:
-		field, value = "--new-updated-nodes", fmt.Sprint(r.opts.NewNodes)
-	default:
+	if r.pool.Owner == nil || r.opts.NewNodes == 0 {
 		return nil
 	}
-	return &kamino.RefusedError{Subject: "pool " + r.pool.Name, Refusals: []kamino.Refusal{{Code: "owned", Field: field, Value: value,
-		Why: r.pool.Owner.Name + " writes the model and the number of instances, and would undo it", Do: "leave " + field + " out"}}}
+	return &kamino.RefusedError{Subject: "pool " + r.pool.Name, Refusals: []kamino.Refusal{{Code: "owned", Field: "--new-updated-nodes", Value: fmt.Sprint(r.opts.NewNodes),
+		Why: r.pool.Owner.Name + " writes the model and the number of instances, and would undo it", Do: "omit --new-updated-nodes"}}}
 }
 
 // tagPointer writes the tag unreliable on the definition, or removes it.
@@ -141,15 +135,6 @@ func againstPointer(pool kamino.Pool, versions []kamino.Artifact) string {
 	return "the model names version " + named.Name + ", and the definition stands for " + now.Name
 }
 
-// towardsPointer returns what to do about againstPointer. A rollback of a pool that refers to a
-// version offers nothing that a person excluded.
-func (r *Run) towardsPointer(versions []kamino.Artifact) string {
-	if kamino.Resolved(versions) == nil {
-		return "every version is excluded from latest: include the one that the model names again, or use --image-reference version"
-	}
-	return "kamino rollback --pool " + r.pool.Name + " --to VERSION sets the one that it stands for; or use --image-reference version"
-}
-
 // refusePinned refuses a pool whose image somebody else chose. Instances created meanwhile are no
 // evidence of whether the pool follows its definition.
 func (r *Run) refusePinned(ctx context.Context, versions []kamino.Artifact) error {
@@ -181,13 +166,4 @@ func (r *Run) refuseUndone(pool kamino.Pool) error {
 		return &kamino.RefusedError{Subject: "pool " + pool.Name, Refusals: list}
 	}
 	return nil
-}
-
-// refusePointer refuses --image-reference pointer where the pool's recipe cannot refer to one.
-func (r *Run) refusePointer() error {
-	if r.pool.NoPointer == "" || r.opts.ImageReference == "" || r.opts.ImageReference == kamino.ByVersion {
-		return nil
-	}
-	return &kamino.RefusedError{Subject: "pool " + r.pool.Name, Refusals: []kamino.Refusal{{Code: "pointer", Field: "--image-reference", Value: "pointer",
-		Why: r.pool.NoPointer, Do: "use --image-reference version, or omit the flag"}}}
 }

@@ -238,9 +238,9 @@ func (r *Run) offer(ctx context.Context, pool kamino.Pool, want kamino.Target) (
 
 // comeToPoint moves a pool whose model refers to a version to the definition, with a promotion, as
 // a run would. If a person promotes each version, no run writes the model, and each promotion would
-// use up another model. An explicit reference by version is kept.
-func (e *Engine) comeToPoint(ctx context.Context, o *poolstate.State, t *poolstate.Destination, typed kamino.ImageReference) error {
-	if t.Points || t.Version == nil || t.Offered || typed == kamino.ByVersion || o.Pool.Owner != nil || o.Pool.NoPointer != "" || !e.livesIn(kamino.Definition) {
+// use up another model.
+func (e *Engine) comeToPoint(ctx context.Context, o *poolstate.State, t *poolstate.Destination) error {
+	if t.Points || t.Version == nil || t.Offered || o.Pool.Owner != nil || o.Pool.NoPointer != "" || !e.livesIn(kamino.Definition) {
 		return nil
 	}
 	if now := kamino.Resolved(o.Versions); t.Version.Disputed || now != nil && kamino.CompareVersions(now.Name, t.Version.Name) > 0 ||

@@ -14,11 +14,10 @@ import (
 
 // PromoteOptions are the options of kamino promote.
 type PromoteOptions struct {
-	Pool           string // name or ID
-	Version        string // "": the newest version that has passed its proof
-	DryRun         bool
-	ImageReference kamino.ImageReference // ByVersion: by its name; "": as an update without the option
-	AdoptModel     bool                  // replaces an image that somebody else wrote into the model
+	Pool       string // name or ID
+	Version    string // "": the newest version that has passed its proof
+	DryRun     bool
+	AdoptModel bool // replaces an image that somebody else wrote into the model
 	// AcceptUnsealed accepts a version without a seal receipt, such as one that somebody else made.
 	AcceptUnsealed bool
 	// Proof, if set, is how the version is proved first. A version that fails is withdrawn.
@@ -40,7 +39,7 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	if err := e.refusePaused(ctx); err != nil {
 		return Rollback{}, err
 	}
-	t := poolstate.Destination{Points: opts.ImageReference != kamino.ByVersion && o.Follows(""), Verb: kamino.VerbPromote}
+	t := poolstate.Destination{Points: o.Follows(), Verb: kamino.VerbPromote}
 	for i, v := range o.Versions {
 		if opts.Version == "" && (v.Waiting() || o.Halfway(v)) || kamino.CompareVersions(v.Name, opts.Version) == 0 && opts.Version != "" {
 			t.Version = &o.Versions[i]
@@ -77,7 +76,7 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	if v := t.Version; v.Unaccepted() && opts.Version != "" && e.livesIn(kamino.Definition) && (o.Pool.Owner != nil || kamino.Points(o.Pool.Model.Image, o.Versions)) {
 		t.Points, t.Offered = true, true // naming the version accepts its bootstrap; the model stays its owner's
 	}
-	if err := e.comeToPoint(ctx, &o, &t, opts.ImageReference); err != nil {
+	if err := e.comeToPoint(ctx, &o, &t); err != nil {
 		return Rollback{}, err
 	}
 	if err := e.bootable(ctx, o, t, opts.DryRun || opts.Proof != nil); err != nil && (opts.Proof == nil || opts.DryRun) { // otherwise the proof waits
@@ -120,7 +119,7 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts kamino.WithdrawOption
 		return Rollback{}, kamino.WithHint(fmt.Errorf("version %q of pool %s does not exist", opts.Version, o.Pool.Name), "kamino status lists them")
 	}
 	v := o.Versions[i]
-	t := poolstate.Destination{Version: now, Points: o.Follows(""), Stays: now == nil || now.Name != v.Name, Verb: kamino.VerbWithdraw, Why: kamino.Bad{Reason: opts.Reason, Nodes: opts.Nodes}}
+	t := poolstate.Destination{Version: now, Points: o.Follows(), Stays: now == nil || now.Name != v.Name, Verb: kamino.VerbWithdraw, Why: kamino.Bad{Reason: opts.Reason, Nodes: opts.Nodes}}
 	if !t.Stays {
 		if t.Version = o.Fallback(); t.Version == nil {
 			return Rollback{}, o.NoFallback(fmt.Errorf("pool %s has no good version before %s: nothing is withdrawn", o.Pool.Name, v.Name))

@@ -14,9 +14,6 @@ import (
 
 // validate checks the options of a proof by themselves.
 func (o PromoteOptions) validate() error {
-	if o.ImageReference != "" && o.ImageReference != kamino.ByVersion {
-		return kamino.WithHint(fmt.Errorf("invalid image reference %q", o.ImageReference), "use version, or omit it: the model names the image definition then")
-	}
 	switch p := o.Proof; {
 	case p == nil:
 		return nil
@@ -131,7 +128,7 @@ func (e *Engine) proveNamed(ctx context.Context, o poolstate.State, t poolstate.
 		return back, err
 	}
 	run := t.Options()
-	run.ImageReference, run.Version, run.Unsealed, run.Proof, run.PendingReboot = opts.ImageReference, t.Version.Name, opts.AcceptUnsealed, *opts.Proof, opts.PendingReboot
+	run.Version, run.Unsealed, run.Proof, run.PendingReboot = t.Version.Name, opts.AcceptUnsealed, *opts.Proof, opts.PendingReboot
 	r, began := e.newRun(run), e.now()
 	if r.pool, back.Changed, back.Unproved = o.Pool, true, false; opts.DryRun {
 		r.held.Lease = &o.Lease

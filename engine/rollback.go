@@ -83,7 +83,7 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	if err != nil {
 		return Rollback{}, err
 	}
-	t.Points, t.Verb = t.Version != nil && o.Follows(""), kamino.VerbRollback
+	t.Points, t.Verb = t.Version != nil && o.Follows(), kamino.VerbRollback
 	t.Stays = t.Since != "" && t.Saved != nil && opts.Secrets.CustomData == nil && len(opts.Secrets.Protected) == 0
 	var needs kamino.NextImage
 	var missing error

@@ -91,7 +91,7 @@ func restored(t *testing.T, killed bool) {
 
 func inParallel() kamino.AutoOptions {
 	o := kamino.AutoDefaults()
-	o.MaxAway, o.Proof.Mode, o.ImageReference = 0, kamino.ProveNone, kamino.ByVersion
+	o.MaxAway, o.Proof.Mode = 0, kamino.ProveNone
 	return o
 }
 

@@ -234,7 +234,7 @@ func (o State) decidePatches(p *PoolPlan, rules kamino.Rules, now time.Time) {
 // decideModel compares the model with the newest good version. If somebody changed the model's
 // image after the first promotion, the model is left alone.
 func (o State) decideModel(p *PoolPlan, good *kamino.Artifact, opts kamino.AutoOptions) {
-	pointing, follows := kamino.Points(o.Pool.Model.Image, o.Versions), o.Follows(opts.ImageReference)
+	pointing, follows := kamino.Points(o.Pool.Model.Image, o.Versions), o.Follows()
 	stands := kamino.Resolved(o.Versions)
 	switch {
 	case opts.ImageOnly:

@@ -22,7 +22,7 @@ func (m *Models) Warning() string {
 		return ""
 	}
 	return fmt.Sprintf("the instances refer to %d of at most %d models, as far as is known; at the limit the pool takes no update or no further node: "+
-		"replace the nodes of the oldest images, and use --image-reference pointer, which writes the model once", m.Known, m.Most)
+		"replace the nodes of the oldest images; a model that names the image definition is written once", m.Known, m.Most)
 }
 
 // models counts recipes. Instances created before the first known write count by their version,

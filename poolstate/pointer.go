@@ -9,12 +9,12 @@ func (o State) Strayed() *kamino.Stray {
 
 // Newest returns the newest version that new nodes may boot from, as a target.
 func (o State) Newest(opts kamino.AutoOptions) Destination {
-	return Destination{Version: o.promotable(opts), Points: o.Follows(opts.ImageReference), Verb: kamino.VerbPromote, Nobody: &opts.Proof}
+	return Destination{Version: o.promotable(opts), Points: o.Follows(), Verb: kamino.VerbPromote, Nobody: &opts.Proof}
 }
 
 // Follows reports whether the pool refers to its definition, and will continue to.
-func (o State) Follows(reference kamino.ImageReference) bool {
-	return kamino.Points(o.Pool.Model.Image, o.Versions) && (reference == kamino.ByDefinition || o.Pool.Owner != nil || o.Strayed() == nil && !o.Tagged)
+func (o State) Follows() bool {
+	return kamino.Points(o.Pool.Model.Image, o.Versions) && (o.Pool.Owner != nil || o.Strayed() == nil && !o.Tagged)
 }
 
 // Pin returns the image that somebody else chose for the pool; nil if nobody did.

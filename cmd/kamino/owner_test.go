@@ -27,8 +27,8 @@ func TestOwnerLines(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	printPoolStatus(&out, poolstate.PoolStatus{Strayed: &kamino.Stray{Booted: "v1", Promoted: "v2"}}, false)
-	if !strings.Contains(out.String(), "--target-node NODE --image-reference pointer") {
+	printPoolStatus(&out, poolstate.PoolStatus{Name: "a", Strayed: &kamino.Stray{Booted: "v1", Promoted: "v2"}}, false)
+	if !strings.Contains(out.String(), "removes the tag kamino-pointer from image definition kamino-a") {
 		t.Errorf("status: %s", out.String())
 	}
 }

@@ -128,7 +128,6 @@ same way. It has no seal receipt, which --accept-unsealed accepts.`,
 	c.add(cmd, "the version; default the newest that passed and waits")
 	f := cmd.Flags()
 	f.BoolVar(&c.promote.AdoptModel, "adopt-model", false, "replace an image that someone else has set in the model")
-	f.StringVar((*string)(&c.promote.ImageReference), "image-reference", "", "version: the model names the version, for pools whose updates have the same option; default on Azure the pool's image definition, unless new nodes were seen not to follow it")
 	c.prove.addNamed(f, kamino.Defaults().Proof)
 	f.BoolVar(&c.promote.AcceptUnsealed, "accept-unsealed", false, "accept a version without a seal receipt: every node made of it may have the identity (machine ID, host keys, certificates) and the secrets of the machine that it was made of, and no proof finds all of them")
 	return cmd

@@ -86,7 +86,6 @@ func TestBadInput(t *testing.T) {
 		{name: "condition is ignored too", args: []string{"plan", "--pending-reboot-annotation", "condition:X", "--ignore-condition", "X"}, want: []string{"condition X", "--ignore-condition"}},
 		{name: "no annotation's name", args: []string{"plan", "--last-patch-annotation", "a b"}, want: []string{`"a b"`, "condition:TYPE"}},
 		{name: "unknown output", args: []string{"status", "-o", "xml"}, want: []string{`"xml"`, "table, wide, json, yaml, html or openmetrics"}},
-		{name: "unknown reference", args: []string{"auto-update", "--image-reference", "latest"}, want: []string{`"latest"`, "version or pointer"}},
 		{name: "bad extension rule", args: []string{"auto-update", "--keep-extension", "x"}, want: []string{`"x"`, "publisher/type"}},
 		{name: "bad subscription", args: []string{"status", "-s", "mine"}, want: []string{`"mine"`}},
 		{name: "bad log level", args: []string{"status", "--log-level", "LOUD"}, want: []string{`"LOUD"`, "DEBUG"}},
@@ -225,7 +224,7 @@ func TestMistakesEndWithOne(t *testing.T) {
 		"pause": {"--reason", "r"}, "patch": {"--pool", pool1}, "update": {"--target-node", "n2"}}
 	values := map[string]string{"output": "xml", "log-level": "loud", "log-format": "xml", "log-prefix": "a:b", "subscription": "mine", "prove": "maybe", "promote": "maybe",
 		"probe": wrong, "custom-data": wrong + ".none", "protected-settings": "cse=" + wrong, "seal-policy": wrong + ".none", "scope": "some", "manager": "yum", "phased": "maybe", "reboot": "maybe",
-		"nodes": "9", "max-unavailable-pools": "some", "boot-budget": "0.5x", "prove-without": "nothing", "image-reference": "latest", "max-history": "1", "replicas": "0", "image": "kamino:latest"}
+		"nodes": "9", "max-unavailable-pools": "some", "boot-budget": "0.5x", "prove-without": "nothing", "max-history": "1", "replicas": "0", "image": "kamino:latest"}
 	tried := 0
 	for _, cmd := range newRootCommand(newApp(ioStreams{}, os.Getenv, func(int) {})).Commands() {
 		if cmd.Name() == "boot" || cmd.Name() == "controller" || !cmd.Runnable() {

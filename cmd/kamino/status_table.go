@@ -32,7 +32,7 @@ func distrusted(p poolstate.PoolStatus) string {
 	if p.Owner != nil {
 		return p.Owner.Name + " writes the model, so that nothing else is done about it: let its spec name the version"
 	}
-	return "the model is written by version until kamino update --target-node NODE --image-reference pointer"
+	return "the model is written by version until somebody removes the tag " + kamino.TagPointer + " from image definition " + kamino.DefinitionName(p.Name)
 }
 
 func printPoolStatus(w io.Writer, p poolstate.PoolStatus, wide bool) {

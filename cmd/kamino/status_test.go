@@ -189,7 +189,7 @@ func TestRollback(t *testing.T) {
 // writes its model.
 func TestDistrusted(t *testing.T) {
 	for owner, want := range map[*kamino.Owner]string{
-		nil:             "the model is written by version until kamino update",
+		nil:             "the model is written by version until somebody removes the tag kamino-pointer",
 		{Name: "prod1"}: "prod1 writes the model, so that nothing else is done about it",
 	} {
 		var out strings.Builder

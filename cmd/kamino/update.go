@@ -39,7 +39,6 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.Var(&r.grace, "grace-period", "minimum termination grace period of each pod, for example 5m or 300 (seconds); a pod's own longer period is honored up to --drain-timeout; -1 uses each pod's own")
 	f.Var(&r.drainTimeout, "drain-timeout", "time limit for the whole drain; 0 means nine grace periods")
 	f.BoolVar(&o.Force, "force", false, "delete pods that have no controller and, once the drain times out, pods protected by a PodDisruptionBudget")
-	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image, in this run: pointer (also: definition), the pool's image definition or on AWS a parameter, or version (default pointer, unless new nodes were seen not to follow it)")
 	f.BoolVar(&r.again, "again", false, "make another image version even if there is already one of today; it is named YYYY.MM.DDNN")
 	f.BoolVar(&o.AllowSpot, "allow-spot", false, "allow a spot instance as donor; the cloud may evict it meanwhile, and those of AWS cannot be stopped")
 	f.StringArrayVar(&r.labels, "require-label", nil, "use only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
@@ -55,9 +54,6 @@ func (r *runFlags) options(a *app) kamino.Options {
 	for _, text := range r.labels {
 		l, _ := kamino.ParseLabelDemand(text)
 		o.RequireLabels = append(o.RequireLabels, l)
-	}
-	if o.ImageReference = kamino.ImageReference(r.reference); r.reference == "pointer" {
-		o.ImageReference = kamino.ByDefinition
 	}
 	if r.again {
 		o.Today = kamino.TodayAgain
@@ -185,7 +181,7 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	finish := c.follow(ctx, eng)
 	result, err := eng.Update(ctx, opts)
 	finish()
-	report := updateReport{Result: result, OK: err == nil, byVersion: opts.ImageReference == kamino.ByVersion}
+	report := updateReport{Result: result, OK: err == nil}
 	if err != nil {
 		report.Error, report.Hints = err.Error(), kamino.Advice(err)
 	}
@@ -222,8 +218,6 @@ type updateReport struct {
 	// Hints are what to do about the error.
 	Hints []string `json:"hints,omitempty"`
 	engine.Result
-
-	byVersion bool // the user asked for a reference by version
 }
 
 func (r updateReport) table(w io.Writer) {
@@ -260,9 +254,6 @@ func (r updateReport) table(w io.Writer) {
 	}
 	fmt.Fprintf(w, "Time:\t%s\n", seconds(total))
 	printDiff(w, r.ModelDiff)
-	if r.byVersion && !r.Waiting {
-		fmt.Fprintln(w, "\nThe model names the version, as requested for this run. The next run lets it name the pointer again, unless it also has --image-reference version.")
-	}
 	r.owner(w)
 	fmt.Fprintln(w, "\nSTEP\tTIME")
 	for _, s := range r.Steps {

@@ -39,7 +39,7 @@ func TestVersionsUnlisted(t *testing.T) {
 			}
 			l.Ledger.Past = []kamino.PastRun{{Run: "r-1", Version: "2026.03.1002", Ended: w.now.Add(-time.Hour)}}
 			w.leases[poolA] = l
-			o := w.options("a-0")
+			o := options("a-0")
 			o.Today = kamino.TodayAgain
 			p := w.startUpdate(&proc{tune: heard(func(ev kamino.Event) {
 				if ev.Step == "version" && ev.Kind == kamino.EventStarted {
@@ -60,7 +60,7 @@ func TestVersionsGone(t *testing.T) {
 	w := aged(1)
 	delete(w.artifacts, artifactKey(poolA, kamino.Version, "2026.03.09"))
 	began := w.now
-	o := w.options("a-0")
+	o := options("a-0")
 	o.AdoptModel = true
 	if p := w.update(o); p.err != nil || birth(w) != kamino.VersionName(w.now) || w.now.Sub(began) < goneAfter {
 		t.Errorf("%v after %s; nodes boot from %s", p.err, w.now.Sub(began), birth(w))
@@ -88,7 +88,7 @@ func TestForeignLater(t *testing.T) {
 		w, v := foreign()
 		w.patch("a-0", w.now.Add(-time.Hour).Format(time.RFC3339))
 		w.nodes["a-0"].ReadySince = w.now.Add(-time.Hour)
-		if p, res := w.auto(unsetAuto()); p.err != nil || birth(w) != kamino.VersionName(w.now) {
+		if p, res := w.auto(autoOptions()); p.err != nil || birth(w) != kamino.VersionName(w.now) {
 			t.Errorf("%s: a night ended %v, %+v; nodes boot from %s", reference, p.err, res, birth(w))
 		}
 		if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
@@ -99,11 +99,10 @@ func TestForeignLater(t *testing.T) {
 		w, v = foreign()
 		w.sick = noQuota
 		o := proving()
-		o.ImageReference = ""
 		_ = w.update(o)
 		w.sick = healthy
 		w.advance(w.now.Add(24 * time.Hour))
-		night := unsetAuto()
+		night := autoOptions()
 		night.Proof = o.Proof
 		p, res := w.auto(night)
 		if got := w.turns(); p.err != nil || !slices.Equal(got, []string{"2026.03.09", "2026.03.10"}) {
@@ -139,7 +138,7 @@ func TestNoCanary(t *testing.T) {
 		for _, promote := range []kamino.PromoteMode{kamino.PromoteAuto, kamino.PromoteManual} {
 			w := begin(1)
 			o := proving()
-			o.ImageReference, o.Proof.Promote = "", promote
+			o.Proof.Promote = promote
 			p := w.startUpdate(&proc{tune: without}, o)
 			w.wait()
 			var refused *kamino.RefusedError
@@ -167,7 +166,7 @@ func TestNoCanary(t *testing.T) {
 		}
 		w := begin(1)
 		o := proving()
-		o.ImageReference, o.Proof.Mode = "", kamino.ProveNone
+		o.Proof.Mode = kamino.ProveNone
 		p := w.startUpdate(&proc{tune: without}, o)
 		w.wait()
 		if p.err != nil || birth(w) != kamino.VersionName(w.now) {

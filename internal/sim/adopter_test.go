@@ -11,7 +11,7 @@ import (
 
 // nightly is an auto-update that proves its versions in the given way.
 func nightly(mode kamino.ProveMode) kamino.AutoOptions {
-	o := unsetAuto()
+	o := autoOptions()
 	o.Proof = proving().Proof
 	o.Proof.Mode = mode
 	return o
@@ -38,8 +38,7 @@ func (w *world) kept(t *testing.T, what string) {
 // leaves it hidden, whatever it was told.
 func TestAdopterKeepsProof(t *testing.T) {
 	o := proving()
-	o.ImageReference = ""
-	unproved := func() kamino.Options { u := options("a-0"); u.ImageReference = ""; return u }
+	unproved := func() kamino.Options { return options("a-0") }
 	for reference, begin := range byReference() {
 		for _, sick := range []sickness{healthy, mute} {
 			log := &proc{logging: true}
@@ -82,7 +81,6 @@ func TestAdopterKeepsProof(t *testing.T) {
 // made: instances that boot from the first may not be taken for instances of the second.
 func nameAgain(begin func(uint64) *world) string {
 	w, o := begin(1), options("a-0")
-	o.ImageReference = ""
 	if p := w.update(o); p.err != nil {
 		return p.err.Error()
 	}

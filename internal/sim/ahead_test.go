@@ -15,7 +15,6 @@ func TestClockAhead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := begin(1)
 			o := options("a-0")
-			o.ImageReference = w.mode
 			first := w.startUpdate(&proc{skew: 40 * 24 * time.Hour}, o)
 			w.wait()
 			if first.err != nil {

@@ -11,18 +11,6 @@ import (
 	"kamino.dev/kamino/internal/worlds"
 )
 
-func unset() kamino.Options {
-	o := options("a-0")
-	o.ImageReference = ""
-	return o
-}
-
-func unsetAuto() kamino.AutoOptions {
-	o := autoOptions()
-	o.ImageReference = ""
-	return o
-}
-
 func (w *world) withdraw(o kamino.WithdrawOptions, faults ...fault) (back engine.Rollback, p *proc) {
 	p = &proc{faults: faults, logging: true}
 	w.spawn(p, func(ctx context.Context) { back, p.err = p.engine().WithdrawVersion(ctx, o) })
@@ -43,7 +31,7 @@ func birth(w *world) string {
 func updated(t *testing.T) (*world, string) {
 	t.Helper()
 	w := pointing(1)
-	if p := w.update(unset()); p.err != nil {
+	if p := w.update(options("a-0")); p.err != nil {
 		t.Fatal(p.err)
 	}
 	v := kamino.VersionName(w.now)
@@ -55,7 +43,7 @@ func updated(t *testing.T) (*world, string) {
 func strayed(t *testing.T) (*world, string) {
 	t.Helper()
 	w := pointing(1)
-	if p := w.update(unset()); p.err != nil {
+	if p := w.update(options("a-0")); p.err != nil {
 		t.Fatal(p.err)
 	}
 	w.pools[poolA].sticky = w.version("2026.03.05").ID
@@ -95,7 +83,7 @@ func TestWithdrawalIsFinished(t *testing.T) {
 		}
 		killed++
 		w.advance(w.now.Add(time.Hour))
-		ap, res := w.auto(unsetAuto())
+		ap, res := w.auto(autoOptions())
 		if got := birth(w); ap.err != nil || got != "2026.03.09" || w.version(bad).Tags[kamino.TagBad] == "" {
 			t.Errorf("killed before %s: auto-update ended %v: %v %v; the next instance boots from %s", s, ap.err, res[0].Action, res[0].Why, got)
 		}
@@ -133,7 +121,7 @@ func TestNoWithdrawalByAnUnreliableDefinition(t *testing.T) {
 	if _, p = w.withdraw(kamino.WithdrawOptions{Pool: "a", Version: "2026.03.01", Reason: "bad"}); p.err != nil || w.status(t).Strayed == nil {
 		t.Errorf("withdrawal of an old version ended %v, strayed %v", p.err, w.status(t).Strayed)
 	}
-	if p := w.update(unset()); p.err != nil || tag(w) != "unreliable" {
+	if p := w.update(options("a-0")); p.err != nil || tag(w) != "unreliable" {
 		t.Errorf("the next update ended %v, tag %q", p.err, tag(w))
 	}
 }
@@ -143,11 +131,11 @@ func TestNoWithdrawalByAnUnreliableDefinition(t *testing.T) {
 func TestDistrustOutlivesItsWitness(t *testing.T) {
 	w, _ := strayed(t)
 	log := &proc{logging: true}
-	w.startUpdate(log, unset())
+	w.startUpdate(log, options("a-0"))
 	w.wait()
 	at := nth(t, log.log, "version", "SetTags", 1)
 	w, _ = strayed(t)
-	w.update(unset(), fault{kind: worlds.KillAfter, at: at})
+	w.update(options("a-0"), fault{kind: worlds.KillAfter, at: at})
 	w.pass(t)
 	for _, m := range w.machines {
 		if strings.HasPrefix(m.Hostname, "a-new") {
@@ -175,7 +163,7 @@ func TestPruneKeepsWhatThePoolMayStickTo(t *testing.T) {
 	}
 	night := func(w *world) {
 		w.advance(w.now.Add(24 * time.Hour))
-		if p := w.update(unset()); p.err != nil {
+		if p := w.update(options("a-0")); p.err != nil {
 			t.Fatal(p.err)
 		}
 	}
@@ -201,13 +189,13 @@ func TestPruneKeepsWhatThePoolMayStickTo(t *testing.T) {
 // TestOwnDefinitionIsNoPin: somebody who lets the model name the definition has done what the
 // next run would do.
 func TestOwnDefinitionIsNoPin(t *testing.T) {
-	w := aged(1)
+	w := untagged(1)
 	w.pools[poolA].image = artifactID(poolA, kamino.Definition, kamino.DefinitionName("a"))
 	if pin := w.status(t).Pinned; pin != nil {
 		t.Errorf("pinned: %v", pin)
 	}
 	for range 2 {
-		if p := w.update(unset()); p.err != nil || lastSegment(w.pools[poolA].image) != kamino.DefinitionName("a") {
+		if p := w.update(options("a-0")); p.err != nil || lastSegment(w.pools[poolA].image) != kamino.DefinitionName("a") {
 			t.Fatalf("the update ended %v; the model refers to %s", p.err, w.pools[poolA].image)
 		}
 		w.advance(w.now.Add(24 * time.Hour))
@@ -261,7 +249,7 @@ func TestMarksThatFailAreRemembered(t *testing.T) {
 		t.Errorf("the rollback ended %v; the ledger distrusts %v", err, left)
 	}
 	w.advance(w.now.Add(time.Hour))
-	if p, _ := w.auto(unsetAuto()); p.err != nil || birth(w) != "2026.03.01" {
+	if p, _ := w.auto(autoOptions()); p.err != nil || birth(w) != "2026.03.01" {
 		t.Errorf("auto-update ended %v; the next instance boots from %s", p.err, birth(w))
 	}
 	for _, s := range log.log {
@@ -315,29 +303,29 @@ func TestRollbackTellsTheTruth(t *testing.T) {
 // so.
 func TestMigrationBesideARival(t *testing.T) {
 	log := &proc{logging: true}
-	w := aged(1)
-	w.startUpdate(log, unset())
+	w := untagged(1)
+	w.startUpdate(log, options("a-0"))
 	w.wait()
 	written := nth(t, log.log, "model", "Promote", 2)
 	for _, s := range log.log {
 		if s.step != "model" || s.at >= written {
 			continue
 		}
-		w := aged(1)
+		w := untagged(1)
 		w.watchNext()
 		r := &rival{Rival: worlds.Rival{Name: "a newer one is published"}, happen: func(w *world) { w.addVersion(poolA, "2026.04.01").Tags = map[string]string{} }}
-		p := w.update(unset(), fault{kind: worlds.RivalActs, at: s.at, rival: r})
+		p := w.update(options("a-0"), fault{kind: worlds.RivalActs, at: s.at, rival: r})
 		if got := strings.Join(w.turns(), " "); strings.Contains(got, "2026.04.01") {
 			t.Errorf("published at %s: the run ended %v; the next instance boots from %s", s, p.err, got)
 		}
-		w = aged(1)
+		w = untagged(1)
 		excluded := ""
 		r = &rival{Rival: worlds.Rival{Name: "a person excludes it"}, happen: func(w *world) {
 			if v := w.version(kamino.VersionName(w.now)); v.Tags[kamino.TagOffer] == "offered" {
 				v.Excluded, excluded = true, v.Name
 			}
 		}}
-		p = w.update(unset(), fault{kind: worlds.RivalActs, at: s.at, rival: r})
+		p = w.update(options("a-0"), fault{kind: worlds.RivalActs, at: s.at, rival: r})
 		if excluded != "" && (p.err == nil || !w.version(excluded).Excluded) {
 			t.Errorf("excluded at %s: the run ended %v, excluded %t", s, p.err, w.version(excluded).Excluded)
 		}
@@ -350,7 +338,7 @@ func TestNoFalseDistrust(t *testing.T) {
 	w := pointing(1)
 	w.grow(w.pools[poolA], w.pools[poolA].capacity+1)
 	w.advance(w.now.Add(20 * time.Minute))
-	if p := w.update(unset()); p.err != nil {
+	if p := w.update(options("a-0")); p.err != nil {
 		t.Fatal(p.err)
 	}
 	l := w.leases[poolA]
@@ -364,7 +352,7 @@ func TestNoFalseDistrust(t *testing.T) {
 	}
 	w, v := updated(t)
 	w.version(v).Excluded = true
-	if p := w.update(unset()); p.err == nil {
+	if p := w.update(options("a-0")); p.err == nil {
 		t.Fatal("the pin was overridden")
 	}
 	w.grow(w.pools[poolA], w.pools[poolA].capacity+1)
@@ -379,9 +367,9 @@ func TestNoFalseDistrust(t *testing.T) {
 // TestDisputed: a version that is offered, and in one of its regions not, is nobody's target, and
 // stands in no pointer's way while newer ones are offered.
 func TestDisputed(t *testing.T) {
-	w := aged(1)
+	w := untagged(1)
 	w.version("2026.02.10").Disputed = true
-	if p := w.update(unset()); p.err != nil || lastSegment(w.pools[poolA].image) != kamino.DefinitionName("a") {
+	if p := w.update(options("a-0")); p.err != nil || lastSegment(w.pools[poolA].image) != kamino.DefinitionName("a") {
 		t.Errorf("an old one: the update ended %v; the model refers to %s", p.err, w.pools[poolA].image)
 	}
 	w = pointing(1)
@@ -403,7 +391,7 @@ func TestOwnedPoolIsToldOnly(t *testing.T) {
 	pool := w.pools[poolA]
 	pool.owner = &kamino.Owner{Name: "capz"}
 	image, models := pool.image, pool.model
-	if p := w.update(unset()); p.err != nil {
+	if p := w.update(options("a-0")); p.err != nil {
 		t.Fatal(p.err)
 	}
 	pool.sticky = w.version("2026.03.05").ID
@@ -418,7 +406,7 @@ func TestOwnedPoolIsToldOnly(t *testing.T) {
 		if ev.Kind == kamino.EventWarning {
 			told += ev.Message
 		}
-	})}, unset())
+	})}, options("a-0"))
 	w.wait()
 	if p.err != nil || !strings.Contains(told, "an instance created") {
 		t.Errorf("the run ended %v, and told %q", p.err, told)
@@ -427,23 +415,6 @@ func TestOwnedPoolIsToldOnly(t *testing.T) {
 		t.Errorf("the model names %s, written %d times; tags of the definition %v; version %+v", pool.image, pool.model-models, w.definition().Tags, w.version(v))
 	}
 	w.sound(t)
-}
-
-// TestTypedPointerIsTold: who types pointer each night is told that the pool does not follow it.
-func TestTypedPointerIsTold(t *testing.T) {
-	w, _ := strayed(t)
-	told := ""
-	p := w.startUpdate(&proc{tune: func(e *engine.Engine) {
-		report := e.Report
-		e.Report = func(ev kamino.Event) {
-			report(ev)
-			told += ev.Message + "; "
-		}
-	}}, pointerOptions())
-	w.wait()
-	if p.err != nil || !strings.Contains(told, "whether new nodes follow the image definition: an instance created") {
-		t.Errorf("the run ended %v, and told %q", p.err, told)
-	}
 }
 
 // TestWithdrawalOfAnotherWritesNoModel: what the next instance boots from stays as it is,

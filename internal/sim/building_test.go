@@ -73,7 +73,6 @@ func TestRollbackDuringTheBuild(t *testing.T) {
 func building(t *testing.T, begin func(uint64) *world) (kamino.Options, int) {
 	t.Helper()
 	o, log := proving(), &proc{logging: true}
-	o.ImageReference = ""
 	w := begin(1)
 	w.startUpdate(log, o)
 	w.wait()

@@ -52,7 +52,7 @@ func (w *world) auto(o kamino.AutoOptions, faults ...fault) (*proc, []engine.Poo
 func autoOptions() kamino.AutoOptions {
 	o := kamino.AutoDefaults()
 	o.Proof.Mode = kamino.ProveNone
-	o.PendingReboot, o.ImageReference = o.Rules.PendingReboot, kamino.ByVersion
+	o.PendingReboot = o.Rules.PendingReboot
 	return o
 }
 

@@ -22,17 +22,11 @@ func goldenOptions() kamino.Options {
 	return o
 }
 
-func (w *world) goldenOptions() kamino.Options {
-	o := goldenOptions()
-	o.ImageReference = w.mode
-	return o
-}
-
 // golden plays the run without faults in a world, and lists its sites.
 func golden(t *testing.T, begin func(uint64) *world) (sites []site, w *world) {
 	t.Helper()
 	w = begin(1)
-	p := w.startUpdate(&proc{logging: true}, w.goldenOptions())
+	p := w.startUpdate(&proc{logging: true}, goldenOptions())
 	w.wait()
 	if p.err != nil {
 		t.Fatal(p.err)
@@ -87,7 +81,7 @@ func (x trial) single() (w *world) {
 	if x.rival != nil && x.rival.midnight {
 		w.now = w.now.Truncate(24 * time.Hour).Add(24*time.Hour - x.site.when.Sub(w.now))
 	}
-	first := w.startUpdate(&proc{faults: []fault{f}}, w.goldenOptions())
+	first := w.startUpdate(&proc{faults: []fault{f}}, goldenOptions())
 	w.wait()
 	if x.rival != nil {
 		if !x.rival.harms(x.site) && first.err != nil {
@@ -97,7 +91,7 @@ func (x trial) single() (w *world) {
 	}
 	w.blindUntil, w.vanished = time.Time{}, time.Time{} // somebody sets the credentials right
 	w.advance(w.now.Add(time.Minute))
-	o := w.goldenOptions()
+	o := goldenOptions()
 	o.Donor = w.anyDonor()
 	begun := w.now
 	second := w.updateAsTold(o)
@@ -107,7 +101,7 @@ func (x trial) single() (w *world) {
 		w.audit.violate("I19", "a clean run after it fails: %v", second.err)
 	}
 	w.audit.settled()
-	if got := w.turns(); x.rival == nil && w.mode == kamino.ByDefinition && len(got) > 2 {
+	if got := w.turns(); x.rival == nil && !w.tagged && len(got) > 2 {
 		w.audit.violate("I6", "the next instance boots from %v in turn", got)
 	}
 	if have := w.end(); have != want && want != "" {

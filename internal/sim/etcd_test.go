@@ -35,7 +35,7 @@ func TestEtcdRestored(t *testing.T) {
 func TestEtcdRestoredAfterKill(t *testing.T) {
 	next := map[string]func(*world) *proc{
 		"restore": func(w *world) *proc { return w.restore() },
-		"update":  func(w *world) *proc { return w.update(w.options("a-1")) },
+		"update":  func(w *world) *proc { return w.update(options("a-1")) },
 	}
 	for kind, begin := range map[string]func(uint64) *world{"keeps what is off": aged, "replaces what is off": replacing} {
 		sites, _ := golden(t, begin)
@@ -47,7 +47,7 @@ func TestEtcdRestoredAfterKill(t *testing.T) {
 					continue
 				}
 				w := begin(1)
-				w.startUpdate(&proc{faults: []fault{{kind: worlds.KillUnheard, at: s.at}}}, w.goldenOptions())
+				w.startUpdate(&proc{faults: []fault{{kind: worlds.KillUnheard, at: s.at}}}, goldenOptions())
 				w.wait()
 				w.RestoreEtcd()
 				w.advance(w.now.Add(3 * time.Minute))
@@ -152,7 +152,7 @@ func TestEtcdRestoredIntoRun(t *testing.T) {
 						backup = w.now
 					}
 				})
-				o := w.options("a-0")
+				o := options("a-0")
 				w.startUpdate(first, o)
 				w.wait()
 				w.advance(w.now.Add(time.Hour))
@@ -199,7 +199,7 @@ func TestEtcdRestoredOfYoungDonor(t *testing.T) {
 				continue
 			}
 			w := begin(1)
-			w.startUpdate(&proc{faults: []fault{{kind: worlds.KillUnheard, at: s.at}}}, w.goldenOptions())
+			w.startUpdate(&proc{faults: []fault{{kind: worlds.KillUnheard, at: s.at}}}, goldenOptions())
 			w.wait()
 			m, n := w.donorOf("a-0")
 			if m.Power != kamino.PowerOff || w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))] == nil {

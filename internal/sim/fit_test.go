@@ -60,7 +60,7 @@ func TestDefinitionThatDoesNotFit(t *testing.T) {
 // TestDoubtsAreTold: what cannot be found out is a warning, told once, and the run
 // goes on.
 func TestDoubtsAreTold(t *testing.T) {
-	w := aged(1)
+	w := untagged(1)
 	asked, p, told := 0, &proc{}, []kamino.Event{}
 	p.tune = func(e *engine.Engine) {
 		e.Provider = fitting{simProvider{p}, nil, []kamino.Warning{{Found: "locks are not known"}}, &asked}

@@ -114,7 +114,7 @@ func tookBack(w *world, v *simArtifact) string {
 // overtaken is an update of the pool, which makes a version of its own, and nothing of the other.
 func overtaken(w *world, v *simArtifact) string {
 	before := w.turns()
-	o := w.options("a-0")
+	o := options("a-0")
 	o.Today = kamino.TodayAgain
 	p := w.update(o)
 	return unless(p.err == nil && birth(w) != v.Name && len(w.turns()) == len(before)+1, "the update ended %v; the next instance boots from %v, before from %v", p.err, w.turns(), before)
@@ -190,7 +190,7 @@ func TestForeignProved(t *testing.T) {
 			t.Errorf("%s: the same again ended %v, %+v", name, again.err, again.back)
 		}
 		w.advance(w.now.Add(24 * time.Hour))
-		o := w.options("a-0")
+		o := options("a-0")
 		if later := w.update(o); later.err != nil || birth(w) != kamino.VersionName(w.now) {
 			t.Errorf("%s: the update of the next day ended %v", name, later.err)
 		}
@@ -319,9 +319,11 @@ func TestForeignDryRun(t *testing.T) {
 func TestForeignMadeAnew(t *testing.T) {
 	for name, begin := range byReference() {
 		log, v := packed(begin(1), true)
+		log.tagged = false
 		method := map[string]string{"by version": "Find image version", "pointing": "Promote"}[name]
 		at := nth(t, log.prove(named(v.Name)).log, "model", method, 1)
 		w, v := packed(begin(1), true)
+		w.tagged = false
 		other := &rival{Rival: worlds.Rival{Name: "the version is made anew"}, happen: func(*world) { v.Tags = map[string]string{"packer": "yes"} }}
 		if p := w.prove(named(v.Name), fault{kind: worlds.RivalActs, at: at, rival: other}); p.err == nil || !slices.Equal(w.turns(), []string{"2026.03.09"}) {
 			t.Errorf("%s: it ended %v; the next instance boots from %v", name, p.err, w.turns())

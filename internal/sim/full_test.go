@@ -32,7 +32,7 @@ func TestFullLease(t *testing.T) {
 	met := counts{}
 	for room := 0; room < 2000; room += 25 {
 		w := full(room)(1)
-		p := w.update(w.goldenOptions())
+		p := w.update(goldenOptions())
 		w.audit.settled()
 		if p.err != nil || len(w.audit.violations) > 0 {
 			t.Fatalf("%d bytes left: %v, %q", room, p.err, w.audit.violations)
@@ -56,7 +56,7 @@ func TestLargeModel(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := aged(1)
 			w.pools[poolA].exts = append(w.pools[poolA].exts, tt.setting(300<<10))
-			p := w.update(w.options("a-0"))
+			p := w.update(options("a-0"))
 			w.audit.settled()
 			refused := (*kamino.RefusedError)(nil)
 			if got := errors.As(p.err, &refused); got != tt.refused || !got && p.err != nil {

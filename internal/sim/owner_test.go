@@ -36,7 +36,7 @@ func TestTagIsBelieved(t *testing.T) {
 		},
 		"auto-update": func(w *world, _ string) (string, error) {
 			w.waits("2026.03.10")
-			p, _ := w.auto(unsetAuto())
+			p, _ := w.auto(autoOptions())
 			return "2026.03.10", p.err
 		},
 	} {
@@ -57,7 +57,7 @@ func TestPinSaysNothingOfThePointer(t *testing.T) {
 	w, v := updated(t)
 	w.patch("a-2", "2026-03-11T08:00:00Z")
 	w.version(v).Excluded = true
-	if p, res := w.auto(unsetAuto()); p.err != nil || !kamino.Has(res[0].Held, "pinned") {
+	if p, res := w.auto(autoOptions()); p.err != nil || !kamino.Has(res[0].Held, "pinned") {
 		t.Fatalf("the night ended %v, %+v", p.err, res)
 	}
 	w.grow(w.pools[poolA], w.pools[poolA].capacity+1)
@@ -67,7 +67,7 @@ func TestPinSaysNothingOfThePointer(t *testing.T) {
 	if s := w.status(t).Strayed; s != nil {
 		t.Errorf("a pin that was lifted: %v", s)
 	}
-	if p, _ := w.auto(unsetAuto()); p.err != nil || lastSegment(w.pools[poolA].image) != kamino.DefinitionName("a") {
+	if p, _ := w.auto(autoOptions()); p.err != nil || lastSegment(w.pools[poolA].image) != kamino.DefinitionName("a") {
 		t.Errorf("the night after that ended %v; the model refers to %s", p.err, w.pools[poolA].image)
 	}
 	w.sound(t)
@@ -80,7 +80,7 @@ func TestUnacceptedBootstrap(t *testing.T) {
 	begin := func() (*world, string) {
 		w := pointing(1)
 		w.pools[poolA].owner = &kamino.Owner{Name: "somebody"}
-		o := unset()
+		o := options("a-0")
 		o.ImageOnly = true
 		if p := w.update(o); p.err != nil || !p.result.Hidden {
 			t.Fatalf("the run ended %v, hidden %t", p.err, p.result.Hidden)
@@ -88,13 +88,13 @@ func TestUnacceptedBootstrap(t *testing.T) {
 		return w, kamino.VersionName(w.now)
 	}
 	w, v := begin()
-	if p := w.update(unset()); p.err != nil || !p.result.Hidden || birth(w) == v {
+	if p := w.update(options("a-0")); p.err != nil || !p.result.Hidden || birth(w) == v {
 		t.Errorf("an ordinary run ended %v, hidden %t", p.err, p.result.Hidden)
 	}
-	if p, res := w.auto(unsetAuto()); p.err != nil || birth(w) == v || !kamino.Has(res[0].Held, "image-only") {
+	if p, res := w.auto(autoOptions()); p.err != nil || birth(w) == v || !kamino.Has(res[0].Held, "image-only") {
 		t.Errorf("a night ended %v, held %v", p.err, res[0].Held)
 	}
-	o := unsetAuto()
+	o := autoOptions()
 	o.ImageOnly = true
 	if p, res := w.auto(o); p.err != nil || birth(w) == v || !kamino.Has(res[0].Held, "image-only") {
 		t.Errorf("a night with --image-only ended %v, held %v", p.err, res[0].Held)
@@ -113,7 +113,7 @@ func TestUnacceptedBootstrap(t *testing.T) {
 	}
 	w, v = begin()
 	w.pools[poolA].owner = nil
-	p := w.update(unset())
+	p := w.update(options("a-0"))
 	w.advance(w.now.Add(time.Minute))
 	if p.err != nil || birth(w) != v || len(w.pools[poolA].exts) != 1 {
 		t.Errorf("where kamino writes the model, a run ended %v; the next instance boots from %s", p.err, birth(w))
@@ -124,8 +124,8 @@ func TestUnacceptedBootstrap(t *testing.T) {
 // TestModelIsWrittenOnce: what puts an extension back each night costs no model each night. It is
 // told, and written where a person says so.
 func TestModelIsWrittenOnce(t *testing.T) {
-	w := aged(1)
-	p := w.update(unset())
+	w := untagged(1)
+	p := w.update(options("a-0"))
 	models, told := w.pools[poolA].model, ""
 	for night := 0; night < 3 && p.err == nil; night++ {
 		w.advance(w.now.Add(24 * time.Hour))
@@ -133,7 +133,7 @@ func TestModelIsWrittenOnce(t *testing.T) {
 		p = w.startUpdate(&proc{tune: func(e *engine.Engine) {
 			report := e.Report
 			e.Report = func(ev kamino.Event) { report(ev); told += ev.Message + "; " }
-		}}, unset())
+		}}, options("a-0"))
 		w.wait()
 	}
 	if wrote := w.pools[poolA].model - models; p.err != nil || wrote != 0 || strings.Count(told, "extensions that somebody added") != 3 {
@@ -144,7 +144,7 @@ func TestModelIsWrittenOnce(t *testing.T) {
 		t.Errorf("a rollback ended %v; the model was written %d times", err, wrote)
 	}
 	w.advance(w.now.Add(24 * time.Hour))
-	o := unset()
+	o := options("a-0")
 	o.AdoptModel = true
 	if p := w.update(o); p.err != nil || len(w.pools[poolA].exts) != 1 {
 		t.Errorf("told to, the run ended %v with extensions %v", p.err, w.pools[poolA].exts)
@@ -162,7 +162,7 @@ func TestOwnBootstrapIsTakenOff(t *testing.T) {
 	}
 	log := &proc{logging: true}
 	w := begin()
-	w.startUpdate(log, unset())
+	w.startUpdate(log, options("a-0"))
 	w.wait()
 	if exts := w.pools[poolA].exts; log.err != nil || len(exts) != 1 || exts[0] != "monitor" {
 		t.Fatalf("the run ended %v with extensions %v", log.err, exts)
@@ -172,8 +172,8 @@ func TestOwnBootstrapIsTakenOff(t *testing.T) {
 			continue
 		}
 		w := begin()
-		w.update(unset(), fault{kind: worlds.KillBefore, at: s.at})
-		p := w.update(unset())
+		w.update(options("a-0"), fault{kind: worlds.KillBefore, at: s.at})
+		p := w.update(options("a-0"))
 		if exts := w.pools[poolA].exts; p.err != nil || len(exts) != 1 || exts[0] != "monitor" {
 			t.Errorf("killed at %s: the run after it ended %v with extensions %v", s, p.err, exts)
 		}
@@ -185,7 +185,7 @@ func TestOwnBootstrapIsTakenOff(t *testing.T) {
 func TestOneModelIsOneWrite(t *testing.T) {
 	log := &proc{logging: true}
 	w := aged(1)
-	w.startUpdate(log, unset())
+	w.startUpdate(log, options("a-0"))
 	w.wait()
 	if n := len(w.leases[poolA].Ledger.Writes); n != 1 {
 		t.Fatalf("an undisturbed run notes %d writes", n)
@@ -196,8 +196,8 @@ func TestOneModelIsOneWrite(t *testing.T) {
 				continue
 			}
 			w := aged(1)
-			w.update(unset(), fault{kind: kind, at: s.at})
-			p := w.update(unset())
+			w.update(options("a-0"), fault{kind: kind, at: s.at})
+			p := w.update(options("a-0"))
 			if n := len(w.leases[poolA].Ledger.Writes); p.err != nil || n != 1 {
 				t.Errorf("%s at %s: the run after it ended %v, and %d writes are noted", kind, s, p.err, n)
 			}
@@ -224,7 +224,7 @@ func TestNoVersionIsMadeAnew(t *testing.T) {
 	for name, begin := range map[string]func(uint64) *world{"points": pointing, "by version": aged} {
 		log := &proc{logging: true}
 		w := begin(1)
-		w.startUpdate(log, unset())
+		w.startUpdate(log, options("a-0"))
 		w.wait()
 		for _, s := range log.log {
 			if s.call.kube || s.step != "model" && s.step != "image" {
@@ -232,7 +232,7 @@ func TestNoVersionIsMadeAnew(t *testing.T) {
 			}
 			w := begin(1)
 			again := &proc{logging: true, faults: []fault{{kind: worlds.Absent, at: s.at}}}
-			w.startUpdate(again, unset())
+			w.startUpdate(again, options("a-0"))
 			w.wait()
 			made := 0
 			for _, c := range again.log {
@@ -261,20 +261,20 @@ func TestOwnedSeeds(t *testing.T) {
 			died := fault{kind: faults[rng.IntN(4)], at: rng.IntN(walkCalls)}
 			switch rng.IntN(4) {
 			case 0:
-				w.update(unset(), died)
+				w.update(options("a-0"), died)
 			case 1:
 				_, _ = w.rollback(t, engine.RollbackOptions{Pool: "a"}, fault{kind: died.kind, at: rng.IntN(40)})
 			case 2:
 				w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "bad"}, fault{kind: died.kind, at: rng.IntN(40)})
 			case 3:
 				p := &proc{faults: []fault{died}}
-				w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().AutoUpdate(ctx, unsetAuto()) })
+				w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().AutoUpdate(ctx, autoOptions()) })
 				w.wait()
 			}
 			w.pass(t)
 			w.advance(w.now.Add(time.Duration(1+rng.IntN(30)) * time.Hour))
 		}
-		if p := w.update(unset()); p.err != nil && !strings.Contains(p.err.Error(), "withdrawn") {
+		if p := w.update(options("a-0")); p.err != nil && !strings.Contains(p.err.Error(), "withdrawn") {
 			t.Errorf("seed %d: the last run ended %v", seed, p.err)
 		}
 		if pool.image != image || pool.model != models || len(w.machines) != machines {

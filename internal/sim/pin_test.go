@@ -364,9 +364,9 @@ func calls(o kamino.Options) []site {
 // restore ends it. The model still has its original image, which nobody chose since: the next night
 // uses the version.
 func TestHalfPromoted(t *testing.T) {
-	for _, reference := range []kamino.ImageReference{kamino.ByVersion, kamino.ByDefinition} {
+	for _, tagged := range []bool{true, false} {
+		begin := func() *world { w := fresh(1); w.tagged = tagged; return w }
 		o := options("a-0")
-		o.ImageReference = reference
 		tried := 0
 		for _, s := range calls(o) {
 			if s.step != "model" || !s.call.write {
@@ -374,21 +374,20 @@ func TestHalfPromoted(t *testing.T) {
 			}
 			for _, kind := range []worlds.Fault{worlds.KillBefore, worlds.KillUnheard} {
 				tried++
-				w := fresh(1)
+				w := begin()
 				w.update(o, fault{kind: kind, at: s.at})
 				back := w.restore()
 				w.advance(w.now.Add(30 * time.Minute))
 				night := autoOptions()
-				night.ImageReference = reference
 				p, res := w.auto(night)
 				if back.err != nil || p.err != nil || len(res) != 1 || len(res[0].Held) > 0 || w.pools[poolA].image == baseLTS {
-					t.Errorf("%s, %s at %s: restore ended %v, the night %v, %+v; the model names %s", reference, kind, s, back.err, p.err, res, lastSegment(w.pools[poolA].image))
+					t.Errorf("tagged %t, %s at %s: restore ended %v, the night %v, %+v; the model names %s", tagged, kind, s, back.err, p.err, res, lastSegment(w.pools[poolA].image))
 				}
 				w.sound(t)
 			}
 		}
 		if tried < 4 {
-			t.Errorf("%s: only %d places", reference, tried)
+			t.Errorf("tagged %t: only %d places", tagged, tried)
 		}
 	}
 }
@@ -398,10 +397,10 @@ func TestHalfPromoted(t *testing.T) {
 // of a pool's first promotion and of a later one. That was a choice, which neither a night nor an
 // update undoes that nobody told to.
 func TestHalfPromotedTakenBack(t *testing.T) {
-	for name, begin := range map[string]func(uint64) *world{"first": fresh, "later": aged} {
-		for _, reference := range []kamino.ImageReference{kamino.ByVersion, kamino.ByDefinition} {
+	for name, made := range map[string]func(uint64) *world{"first": fresh, "later": aged} {
+		for _, tagged := range []bool{true, false} {
+			begin := func(seed uint64) *world { w := made(seed); w.tagged = tagged; return w }
 			o := options("a-0")
-			o.ImageReference = reference
 			golden := &proc{logging: true}
 			w := begin(1)
 			w.startUpdate(golden, o)
@@ -430,26 +429,25 @@ func TestHalfPromotedTakenBack(t *testing.T) {
 							w.restore()
 						}
 						night := autoOptions()
-						night.ImageReference = reference
 						w.auto(night)
 						p, res := w.auto(night)
 						if p.err != nil || len(res) != 1 || !kamino.Has(res[0].Held, "pinned") || w.pools[poolA].image != former {
-							t.Errorf("%s, %s, restored %s, %s at %s: the night ended %v, %+v; the model names %s", name, reference, restore, kind, s, p.err, res, lastSegment(w.pools[poolA].image))
+							t.Errorf("%s, tagged %t, restored %s, %s at %s: the night ended %v, %+v; the model names %s", name, tagged, restore, kind, s, p.err, res, lastSegment(w.pools[poolA].image))
 						}
 						if by := w.update(o); by.err == nil || w.pools[poolA].image != former {
-							t.Errorf("%s, %s, restored %s, %s at %s: an update ended %v; the model names %s", name, reference, restore, kind, s, by.err, lastSegment(w.pools[poolA].image))
+							t.Errorf("%s, tagged %t, restored %s, %s at %s: an update ended %v; the model names %s", name, tagged, restore, kind, s, by.err, lastSegment(w.pools[poolA].image))
 						}
 						told := o
 						told.AdoptModel = true
 						if by := w.update(told); by.err != nil || w.pools[poolA].image == former {
-							t.Errorf("%s, %s, restored %s, %s at %s: an update that was told to ended %v; the model names %s", name, reference, restore, kind, s, by.err, lastSegment(w.pools[poolA].image))
+							t.Errorf("%s, tagged %t, restored %s, %s at %s: an update that was told to ended %v; the model names %s", name, tagged, restore, kind, s, by.err, lastSegment(w.pools[poolA].image))
 						}
 						w.sound(t)
 					}
 				}
 			}
 			if tried < 6 {
-				t.Errorf("%s, %s: only %d places", name, reference, tried)
+				t.Errorf("%s, tagged %t: only %d places", name, tagged, tried)
 			}
 		}
 	}
@@ -461,7 +459,6 @@ func TestHalfPromotedTakenBack(t *testing.T) {
 func TestRefusedWriteIsNoPin(t *testing.T) {
 	for name, begin := range map[string]func(uint64) *world{"first": fresh, "later": aged} {
 		o := options("a-0")
-		o.ImageReference = kamino.ByVersion
 		golden := &proc{logging: true}
 		w := begin(1)
 		w.startUpdate(golden, o)

@@ -189,7 +189,6 @@ func TestPausedWithdrawal(t *testing.T) {
 		w := begin(1)
 		w.sick = mute
 		o := proving()
-		o.ImageReference = ""
 		fresh, was := kamino.VersionName(w.now), birth(w)
 		p := w.startUpdate(&proc{tune: heard(func(ev kamino.Event) {
 			if ev.Kind == kamino.EventWarning && strings.HasPrefix(ev.Message, "proof of version "+fresh+": fail: ") {
@@ -215,7 +214,6 @@ func TestWithdrawnWhileProved(t *testing.T) {
 	}}
 	for name, begin := range map[string]func(uint64) *world{"by version": aged, "pointing": pointing} {
 		o, log, tags := proving(), &proc{logging: true}, 0
-		o.ImageReference = ""
 		w := begin(1)
 		w.startUpdate(log, o)
 		w.wait()
@@ -241,9 +239,10 @@ func TestWithdrawnWhileProved(t *testing.T) {
 // definition with the first of them, also in a pool that went by version, and is written no more:
 // else each promotion would make a model, of which a pool may have ten.
 func TestPromotionsByHandPoint(t *testing.T) {
-	for name, begin := range map[string]func(uint64) *world{"a pool's first version": fresh, "a pool by version": aged} {
+	for name, begin := range map[string]func(uint64) *world{"a pool's first version": fresh, "a pool by version": untagged} {
 		w := begin(1)
-		o := unset()
+		w.tagged = false
+		o := options("a-0")
 		o.Proof = proving().Proof
 		o.Proof.Promote = kamino.PromoteManual
 		models, want := w.pools[poolA].model, []string{lastSegment(w.bootsFrom(w.pools[poolA]))}
@@ -276,10 +275,11 @@ func TestPromotionsByHandPoint(t *testing.T) {
 // or loses a reply, the next node boots from the former image or from the version, and the same
 // command ends it.
 func TestPromotionByHandKilled(t *testing.T) {
-	for name, begin := range map[string]func(uint64) *world{"a pool's first version": fresh, "a pool by version": aged} {
+	for name, begin := range map[string]func(uint64) *world{"a pool's first version": fresh, "a pool by version": untagged} {
 		ready := func() (*world, []string) {
 			w := begin(1)
-			o := unset()
+			w.tagged = false
+			o := options("a-0")
 			o.Proof = proving().Proof
 			o.Proof.Promote = kamino.PromoteManual
 			if p := w.update(o); p.err != nil {
@@ -324,27 +324,25 @@ func TestPromotionByHandKilled(t *testing.T) {
 }
 
 // TestPromotionByHandByVersion: a promotion leaves a pool by version where its definition stands
-// for another than the model names, or is tagged as unreliable, or somebody wants it so; a pool
-// that points goes by version again on request.
+// for another than the model names, or is tagged as unreliable; a pool that points goes by version
+// again where its definition is tagged.
 func TestPromotionByHandByVersion(t *testing.T) {
-	for name, change := range map[string]func(w *world, o *engine.PromoteOptions){
-		"latest is another one": func(w *world, _ *engine.PromoteOptions) { w.version("2026.03.09").Excluded = true },
-		"the definition is tagged": func(w *world, _ *engine.PromoteOptions) {
+	for name, change := range map[string]func(w *world){
+		"latest is another one": func(w *world) { w.version("2026.03.09").Excluded = true },
+		"the definition is tagged": func(w *world) {
 			w.definition().Tags = map[string]string{kamino.TagPointer: "unreliable"}
 		},
-		"on request": func(_ *world, o *engine.PromoteOptions) { o.ImageReference = kamino.ByVersion },
-		"on request, where it points": func(w *world, o *engine.PromoteOptions) {
-			o.ImageReference = kamino.ByVersion
-			*w = *pointing(1)
+		"the definition is tagged, and it points": func(w *world) {
+			*w = *tagged(1)
 			w.waits("2026.03.10")
 		},
 	} {
-		w, o := aged(1), engine.PromoteOptions{Pool: "a"}
+		w := untagged(1)
 		w.artifacts[artifactKey(poolA, kamino.Definition, kamino.DefinitionName("a"))] = pointing(1).definition()
 		w.waits("2026.03.10")
-		change(w, &o)
+		change(w)
 		w.watchNext()
-		_, err := w.promote(o)
+		_, err := w.promote(engine.PromoteOptions{Pool: "a"})
 		w.advance(w.now.Add(time.Minute))
 		if named := lastSegment(w.pools[poolA].image); err != nil || named != "2026.03.10" || birth(w) != "2026.03.10" || len(w.turns()) != 2 {
 			t.Errorf("%s: it ended %v; the model names %s, nodes boot in turn from %v", name, err, named, w.turns())

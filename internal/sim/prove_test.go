@@ -27,13 +27,8 @@ func proving() kamino.Options {
 // before the pool's next image changes, once; by version and where the pool points. Killed at each
 // call of it, the next run ends the same.
 func TestProve(t *testing.T) {
-	for _, by := range []kamino.ImageReference{kamino.ByVersion, kamino.ByDefinition} {
-		world := aged
-		if by == kamino.ByDefinition {
-			world = pointing
-		}
+	for by, world := range map[string]func(uint64) *world{"version": aged, "definition": pointing} {
 		o := proving()
-		o.ImageReference = by
 		w := world(1)
 		w.watchNext()
 		p := &proc{logging: true, tune: heard(func(ev kamino.Event) {
@@ -955,7 +950,6 @@ func TestUnnamedCanaryLeft(t *testing.T) {
 		return w
 	}
 	o := proving()
-	o.ImageReference = kamino.ByDefinition
 	log, p := begin(), &proc{logging: true}
 	log.startUpdate(p, o)
 	log.wait()

@@ -232,6 +232,9 @@ func (s simProvider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kin
 			if a := w.artifacts[artifactKey(pool.ID, kind, name)]; a != nil && !w.now.Before(a.hidden) {
 				out = []kamino.Artifact{a.shows(w.bootsFrom(w.pools[a.pool]), w.users())}
 				out[0].Ready = a.Ready && !w.now.Before(a.settle)
+				if kind == kamino.Definition && w.tagged {
+					out[0] = out[0].WithTag(kamino.TagPointer, kamino.TagPointerUnreliable)
+				}
 			}
 		}
 		return nil

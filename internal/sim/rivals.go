@@ -189,7 +189,7 @@ func (w *world) unforge() {
 }
 
 // Update, Restore and what follows make this a [worlds.World].
-func (w *world) Update(donor string) { w.startUpdate(&proc{}, w.options(donor)) }
+func (w *world) Update(donor string) { w.startUpdate(&proc{}, options(donor)) }
 
 // Restore implements worlds.World.
 func (w *world) Restore() { w.startRestore(&proc{}) }

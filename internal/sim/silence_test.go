@@ -21,7 +21,7 @@ func TestPausedWhileThrottled(t *testing.T) {
 		w := aged(1)
 		paused := s.when.Add(30 * time.Second)
 		w.after(paused.Sub(w.now), func() { w.paused = "incident" })
-		p := w.startUpdate(&proc{faults: []fault{{kind: worlds.Throttled, at: s.at}}}, w.goldenOptions())
+		p := w.startUpdate(&proc{faults: []fault{{kind: worlds.Throttled, at: s.at}}}, goldenOptions())
 		w.wait()
 		if took := w.now.Sub(paused); p.err == nil || took > 6*time.Minute {
 			t.Errorf("the run ended %v, %s after the pause", p.err, took)
@@ -44,14 +44,14 @@ func TestEndedWhileThrottled(t *testing.T) {
 			continue
 		}
 		w := aged(1)
-		p := w.startUpdate(&proc{faults: []fault{{kind: worlds.Throttled, at: s.at}}}, w.goldenOptions())
+		p := w.startUpdate(&proc{faults: []fault{{kind: worlds.Throttled, at: s.at}}}, goldenOptions())
 		w.after(s.when.Add(30*time.Second).Sub(w.now), func() { p.interrupted = true; p.cancel() })
 		w.wait()
 		m, n := w.donorOf("a-0")
 		if took := w.now.Sub(s.when); p.err == nil || took < 20*time.Minute || took > 30*time.Minute || m.Power != kamino.PowerOn || !n.Ready {
 			t.Errorf("the run ended %v after %s; the donor is %s, ready %t", p.err, took, m.Power, n.Ready)
 		}
-		if again := w.update(w.goldenOptions()); again.err != nil {
+		if again := w.update(goldenOptions()); again.err != nil {
 			t.Errorf("the same command again: %v", again.err)
 		}
 		w.sound(t)
@@ -85,7 +85,7 @@ func TestSilentForADay(t *testing.T) {
 		}
 	}
 	began := w.now
-	w.startUpdate(p, w.goldenOptions())
+	w.startUpdate(p, goldenOptions())
 	w.wait()
 	if took := w.now.Sub(began); took > time.Hour || p.err == nil || starts != 1 || kamino.Hint(p.err) != "kamino restore" {
 		t.Errorf("after %s and %d starts the run ended %v; hint %q", took, starts, p.err, kamino.Hint(p.err))

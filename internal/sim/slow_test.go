@@ -21,7 +21,7 @@ func TestSlowWrites(t *testing.T) {
 			w := aged(1)
 			r := &rival{Rival: worlds.Rival{Name: fmt.Sprintf("writes take %s", d)}, happen: func(w *world) { w.SlowWrites(d) }}
 			began := w.now
-			p := w.startUpdate(&proc{faults: []fault{{kind: worlds.RivalActs, at: s.at, rival: r}}}, w.goldenOptions())
+			p := w.startUpdate(&proc{faults: []fault{{kind: worlds.RivalActs, at: s.at, rival: r}}}, goldenOptions())
 			w.wait()
 			took := w.now.Sub(began)
 			w.audit.settled()

@@ -24,7 +24,7 @@ func TestSquat(t *testing.T) {
 		t.Run(fmt.Sprint(s.call.method, i), func(t *testing.T) {
 			w := aged(1)
 			began := w.now
-			p := w.update(w.goldenOptions(), fault{kind: worlds.RivalActs, at: s.at, rival: rivalNamed(rivalSquats)})
+			p := w.update(goldenOptions(), fault{kind: worlds.RivalActs, at: s.at, rival: rivalNamed(rivalSquats)})
 			if p.err == nil || !strings.Contains(p.err.Error(), "is not this run's") || !strings.Contains(p.err.Error(), worlds.NoNode) {
 				t.Errorf("the run ended with %v", p.err)
 			}
@@ -34,7 +34,7 @@ func TestSquat(t *testing.T) {
 			if wrong := w.over(); wrong != "" {
 				t.Error(wrong)
 			}
-			if again := w.update(w.goldenOptions()); again.err != nil {
+			if again := w.update(goldenOptions()); again.err != nil {
 				t.Error(again.err)
 			}
 			w.audit.settled()

@@ -233,14 +233,14 @@ var stories = []struct {
 		pool := w.pools[poolA]
 		pool.owner, pool.exts = &kamino.Owner{Name: "somebody"}, []string{"bootstrap"}
 		models := pool.model
-		p := w.update(pointerOptions())
+		p := w.update(options("a-0"))
 		return unless(p.err == nil && pool.model == models, "the run ended %v; the model was written %d times", p.err, pool.model-models)
 	}},
 	{"twelve nights of a pool that points", func() string {
 		w := pointing(1)
 		models := w.pools[poolA].model
 		for night := range 12 {
-			if p := w.update(pointerOptions()); p.err != nil {
+			if p := w.update(options("a-0")); p.err != nil {
 				return fmt.Sprintf("night %d: %v", night, p.err)
 			}
 			w.advance(w.now.Add(24 * time.Hour))

@@ -128,7 +128,7 @@ func (k *walk) life(number int) {
 		donor = "a-1"
 	}
 	p.faults = k.draw(number, donor)
-	o := k.w.options(donor)
+	o := options(donor)
 	o.Proof = k.proof
 	o.Force, o.AdoptModel = k.rng.IntN(10) == 0, k.rng.IntN(2) == 0
 	if k.rng.IntN(4) == 0 {
@@ -196,7 +196,7 @@ func (k *walk) settle() {
 		w.audit.violate("I1", "a clean restore fails: %v", p.err)
 	}
 	w.audit.settled()
-	o := w.options(w.anyDonor())
+	o := options(w.anyDonor())
 	o.Proof = k.proof
 	started := w.now
 	p = w.updateAsTold(o)

@@ -63,7 +63,7 @@ func TestWithdrawnStaysOut(t *testing.T) {
 					began := p.err == nil && !p.crashed || w.version(tt.bad).Tags[kamino.TagBad] != ""
 					for range 2 {
 						w.advance(w.now.Add(24 * time.Hour))
-						w.auto(unsetAuto())
+						w.auto(autoOptions())
 					}
 					w.advance(w.now.Add(time.Minute))
 					if got := birth(w); began && got != tt.want {
@@ -103,7 +103,7 @@ func TestWithdrawnAndAway(t *testing.T) {
 		}
 		w.artifacts[key] = v
 		w.advance(w.now.Add(24 * time.Hour))
-		w.auto(unsetAuto())
+		w.auto(autoOptions())
 		if got := birth(w); got != "2026.03.09" {
 			t.Errorf("%s: the night after, nodes boot from %s", reference, got)
 		}

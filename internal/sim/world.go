@@ -23,7 +23,7 @@ import (
 // sleep. So the same seed gives the same trace.
 type world struct {
 	booting map[kamino.PoolID][]string // what the next instance of a pool booted from, in turn
-	mode    kamino.ImageReference      // how updates refer to the image
+	tagged  bool                       // somebody has tagged the image definitions: models name the version
 	listed  bool                       // nodes tell their packages
 	mute    bool                       // but not when they are asked for them
 	events  []string                   // that runs left on nodes: node, reason and message
@@ -101,9 +101,9 @@ type timer struct {
 func newWorld(seed uint64) *world {
 	w := &world{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x6b616d696e6f)),
-		now:   time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC),
-		mode:  kamino.ByVersion,
-		pools: map[kamino.PoolID]*simPool{}, machines: map[kamino.InstanceID]*machine{}, nodes: map[string]*simNode{},
+		now:    time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC),
+		tagged: true,
+		pools:  map[kamino.PoolID]*simPool{}, machines: map[kamino.InstanceID]*machine{}, nodes: map[string]*simNode{},
 		artifacts: map[string]*simArtifact{}, leases: map[kamino.PoolID]kamino.Lease{}, sealPods: map[string]*simSealPod{},
 		surveys: map[string]*simSealPod{}, patches: map[string]*simSealPod{}, hits: map[string]int{},
 		throttled: map[string]time.Time{}, canaries: map[string]*simCanary{}, done: make(chan struct{}),
@@ -390,19 +390,11 @@ func (w *world) wait() {
 	<-w.done
 }
 
-// options are those of an update in the world, with its donor. Its pool goes by version; unset does
-// what pointerOptions say. Versions are proved where a test says so.
+// options are those of an update with a donor. Versions are proved where a test says so.
 func options(donor string) kamino.Options {
 	o := kamino.Defaults()
 	o.Proof.Mode = kamino.ProveNone
-	o.Donor, o.ImageReference = donor, kamino.ByVersion
-	return o
-}
-
-// options are those of an update as the world's pool is used.
-func (w *world) options(donor string) kamino.Options {
-	o := options(donor)
-	o.ImageReference = w.mode
+	o.Donor = donor
 	return o
 }
 

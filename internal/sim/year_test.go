@@ -15,18 +15,18 @@ import (
 func TestYear(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		mode   kamino.ImageReference
+		tagged bool
 		add    bool
 		nights int // until the limit; 365: never
 	}{
-		{"by version, churn", kamino.ByVersion, false, 10},
-		{"by version, one node a night", kamino.ByVersion, true, 10},
-		{"by pointer, churn", kamino.ByDefinition, false, 365},
-		{"by pointer, one node a night", kamino.ByDefinition, true, 365},
+		{"by version, churn", true, false, 10},
+		{"by version, one node a night", true, true, 10},
+		{"by pointer, churn", false, false, 365},
+		{"by pointer, one node a night", false, true, 365},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			night, err := year(tt.mode, tt.add)
+			night, err := year(tt.tagged, tt.add)
 			if night > tt.nights || night < tt.nights-2 || night < 365 && !errors.Is(err, errTenModels) || night == 365 && err != nil {
 				t.Errorf("in night %d: %v", night, err)
 			}
@@ -35,12 +35,12 @@ func TestYear(t *testing.T) {
 }
 
 // year plays nights until a run fails, which is returned with it, or a year has passed.
-func year(mode kamino.ImageReference, add bool) (night int, err error) {
+func year(tagged, add bool) (night int, err error) {
 	w := newWorld(1)
-	w.mode, w.audit.off = mode, true
+	w.tagged, w.audit.off = tagged, true
 	p := w.addPool(poolA, 20)
 	for ; night < 365; night++ {
-		run := w.update(w.options("a-0"))
+		run := w.update(options("a-0"))
 		fresh := kamino.VersionName(w.now)
 		if run.err != nil {
 			return night, run.err

@@ -53,7 +53,7 @@ func (w *World) onAWS(g awsemulator.Group) {
 	if g.Min == 0 {
 		g.Min = 1
 	}
-	if w.shape.Reference != kamino.ByVersion && w.shape.Old > 0 {
+	if !w.shape.Tagged && w.shape.Old > 0 {
 		g.Parameter = "/kamino/crash/" + poolName + "/image"
 	}
 	server := &awsemulator.Server{Clock: w.clock.virtual, Latencies: awsLatencies(), Region: awsRegion,

@@ -1,20 +1,18 @@
 package crash
 
 import (
-	"kamino.dev/kamino"
 	awsemulator "kamino.dev/kamino/aws/emulator"
 )
 
 // awsShapes are the worlds on AWS whose undisturbed runs are disturbed.
 func awsShapes() []Shape {
-	group, usual := &awsemulator.Group{}, kamino.Defaults().ImageReference
+	group := &awsemulator.Group{}
 	return append([]Shape{
-		{Name: "first day", NewNodes: 1, Reference: usual, Group: group},
-		{Name: "machine stays on", NewNodes: 1, Mute: true, Reference: usual, Group: group},
-		{Name: "fifth day", NewNodes: 1, Old: 4, Reference: usual, Group: group},
-		{Name: "with a canary", NewNodes: 1, Prove: true, Reference: usual, Group: group},
-		{Name: "first day by version", NewNodes: 1, Reference: kamino.ByVersion, Group: group},
-		{Name: "by number", NewNodes: 1, Reference: kamino.ByVersion, Group: &awsemulator.Group{Version: "1"}},
+		{Name: "first day", NewNodes: 1, Group: group},
+		{Name: "machine stays on", NewNodes: 1, Mute: true, Group: group},
+		{Name: "fifth day", NewNodes: 1, Old: 4, Group: group},
+		{Name: "with a canary", NewNodes: 1, Prove: true, Group: group},
+		{Name: "by number", NewNodes: 1, Group: &awsemulator.Group{Version: "1"}},
 	}, moveShapes(group)...)
 }
 

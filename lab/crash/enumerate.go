@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/invariant"
 	"kamino.dev/kamino/internal/worlds"
@@ -17,20 +16,14 @@ import (
 // pool, which makes everything; machines that the cloud must switch off; and a
 // pool that has more versions than are kept.
 func Shapes() []Shape {
-	usual := kamino.Defaults().ImageReference
-	other := kamino.ByDefinition
-	if usual == other {
-		other = kamino.ByVersion
-	}
 	return append([]Shape{
-		{Name: "first day", NewNodes: 1, Reference: usual},
-		{Name: "machine stays on", NewNodes: 1, Mute: true, Reference: usual},
-		{Name: "fifth day", NewNodes: 1, Old: 4, Reference: usual},
-		{Name: "with a canary", NewNodes: 1, Prove: true, Reference: usual},
-		{Name: "a version made elsewhere", Named: true, Prove: true, Old: 4, Reference: kamino.ByDefinition},
-		{Name: "owned", Owned: true, Old: 4, Reference: kamino.ByDefinition},
-		{Name: "first day by " + string(other), NewNodes: 1, Reference: other},
-		{Name: "fifth day by " + string(other), NewNodes: 1, Old: 4, Reference: other},
+		{Name: "first day", NewNodes: 1},
+		{Name: "machine stays on", NewNodes: 1, Mute: true},
+		{Name: "fifth day", NewNodes: 1, Old: 4},
+		{Name: "with a canary", NewNodes: 1, Prove: true},
+		{Name: "a version made elsewhere", Named: true, Prove: true, Old: 4, Points: true},
+		{Name: "owned", Owned: true, Old: 4, Points: true},
+		{Name: "fifth day of a pool that points", NewNodes: 1, Old: 4, Points: true},
 		patchShape(),
 		keptShape(),
 	}, moveShapes(nil)...)
@@ -46,7 +39,7 @@ func (g *Golden) scope(row string) bool {
 		return row == "S14"
 	case g.Shape.Named:
 		return row == "S14" || row == "S18" || row == "S19" || row == "S20"
-	case g.Shape.Reference != kamino.Defaults().ImageReference:
+	case g.Shape.Points:
 		return row == "S13" || row == "S14" || row == "S16" && g.Shape.Old > 0
 	case g.Shape.Prove:
 		return row == "S18" || row == "S19" || row == "S20"
@@ -333,10 +326,10 @@ func (e *enumeration) alone(g *Golden) {
 // be written, where the run fails and gives all back, and one that points already, where nothing is
 // written.
 func (e *enumeration) models(g *Golden) {
-	full := Shape{Models: 9, Reference: kamino.ByVersion}
+	full := Shape{Models: 9}
 	e.cases = append(e.cases, &Case{Name: "S14/15 ten models", Cell: Cell{"S14", "15"}, Golden: &Golden{Shape: full}, Loose: true,
 		Fails: "limit of 10 models", Mend: (*World).renew})
-	full.Old, full.Reference = 4, kamino.ByDefinition
+	full.Old, full.Points = 4, true
 	full.Pool = func(p *emulator.Pool) { p.NoExtensions = true } // as Kamino left it
 	e.cases = append(e.cases, &Case{Name: "S14/15 ten models of a pool that points", Cell: Cell{"S14", "15"}, Golden: &Golden{Shape: full}, Loose: true})
 }

@@ -48,7 +48,7 @@ func (w *World) fill() error {
 		if err := w.makeHistory(); err != nil {
 			return err
 		}
-		if w.shape.Command != "" && (w.shape.Group != nil || w.shape.Reference == kamino.ByVersion) {
+		if w.shape.Command != "" && (w.shape.Group != nil || w.shape.Tagged) {
 			w.boots(kamino.VersionName(w.start.AddDate(0, 0, -1)))
 		}
 	}
@@ -203,13 +203,16 @@ func (w *onAzure) makeHistory() error {
 	for _, in := range w.cloud.Instances() {
 		disk, node, of = in.OSDiskID, strings.ToLower(in.ComputerName), in.ID
 	}
-	location := w.scenario.Location
+	location, pointer := w.scenario.Location, map[string]string{}
+	if w.shape.Tagged {
+		pointer[kamino.TagPointer] = kamino.TagPointerUnreliable
+	}
 	steps := []struct {
 		method, path string
 		body         any
 	}{
 		{http.MethodPut, gallery, map[string]any{"location": location}},
-		{http.MethodPut, definition, map[string]any{"location": location, "properties": map[string]any{"osType": "Linux", "osState": "Generalized",
+		{http.MethodPut, definition, map[string]any{"location": location, "tags": pointer, "properties": map[string]any{"osType": "Linux", "osState": "Generalized",
 			"hyperVGeneration": "V2", "architecture": "x64", "identifier": map[string]string{"publisher": kamino.Publisher, "offer": poolName, "sku": "prototype"}}}},
 		{http.MethodPut, source, map[string]any{"location": location, "properties": map[string]any{"hyperVGeneration": "V2", "creationData": map[string]string{
 			"createOption": "Copy", "sourceResourceId": disk}}}},
@@ -259,7 +262,7 @@ func (w *onAzure) makeHistory() error {
 	}); err != nil {
 		return err
 	}
-	if w.shape.Reference == kamino.ByDefinition {
+	if w.shape.Points {
 		w.cloud.Change(w.scenario.PoolID(poolName), fmt.Sprintf(`{"properties":{"virtualMachineProfile":{"storageProfile":{"imageReference":{"id":%q,
 			"publisher":null,"offer":null,"sku":null,"version":null}}}}}`, definition))
 	}

@@ -29,7 +29,7 @@ const prototype = "pool1"
 
 // keptShape is the world in which a controller keeps the pool.
 func keptShape() Shape {
-	return Shape{Name: "kept by a controller", Kept: true, Reference: kamino.Defaults().ImageReference}
+	return Shape{Name: "kept by a controller", Kept: true}
 }
 
 var errNeverReady = errors.New("its time is over")

@@ -26,10 +26,11 @@ var moves = map[Work]string{Rollback: "V1", Withdraw: "V2", Promote: "V3"}
 // are offered, and what is promoted is a hidden one of the present day.
 func moveShapes(group *awsemulator.Group) (out []Shape) {
 	for _, command := range []Work{Rollback, Withdraw, Promote} {
-		for _, reference := range []kamino.ImageReference{kamino.ByDefinition, kamino.ByVersion} {
-			s := Shape{Name: fmt.Sprintf("%s, by %s", command, reference), Command: command, Old: 4, Reference: reference, Group: group}
+		for _, points := range []bool{true, false} {
+			reference := map[bool]string{true: "definition", false: "version"}[points]
+			s := Shape{Name: fmt.Sprintf("%s, by %s", command, reference), Command: command, Old: 4, Points: points, Tagged: !points, Group: group}
 			out = append(out, s)
-			if group != nil && reference == kamino.ByVersion {
+			if group != nil && !points {
 				s.Name, s.Group = string(command)+", by number", &awsemulator.Group{Version: "1"}
 				out = append(out, s)
 			}
@@ -44,17 +45,13 @@ func (s Shape) hidden() bool { return s.Named || s.Command == Promote }
 // move begins the world's command; adopt is that of a promotion.
 func (w *World) move(p *Process, adopt bool) *Process {
 	promoted := kamino.VersionName(w.start)
-	reference := kamino.ImageReference("") // a pool whose updates are by version is asked for so
-	if w.shape.Reference == kamino.ByVersion {
-		reference = kamino.ByVersion
-	}
 	if w.station.kamino != "" {
 		args := []string{string(w.shape.Command), "--pool", poolName, "-o", "json"}
 		switch w.shape.Command {
 		case Withdraw:
 			args = append(args, "--reason", reason)
 		case Promote:
-			args = append(args, "--version", promoted, "--image-reference", string(reference), "--accept-unsealed", "--adopt-model="+strconv.FormatBool(adopt))
+			args = append(args, "--version", promoted, "--accept-unsealed", "--adopt-model="+strconv.FormatBool(adopt))
 		}
 		return w.spawn(p, args...)
 	}
@@ -66,7 +63,7 @@ func (w *World) move(p *Process, adopt bool) *Process {
 		case Withdraw:
 			back, err = e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: poolName, Reason: reason})
 		default:
-			back, err = e.PromoteVersion(ctx, engine.PromoteOptions{Pool: poolName, Version: promoted, ImageReference: reference, AcceptUnsealed: true, AdoptModel: adopt})
+			back, err = e.PromoteVersion(ctx, engine.PromoteOptions{Pool: poolName, Version: promoted, AcceptUnsealed: true, AdoptModel: adopt})
 		}
 		p.Result.Warnings = back.Warnings
 		return err

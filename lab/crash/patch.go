@@ -450,5 +450,5 @@ func (p *Process) warned() bool {
 // patchShape is the world in which kamino patch runs: there is a node besides donor and spare, or
 // a run for the one of them could not take it while the other is blocked.
 func patchShape() Shape {
-	return Shape{Name: "patch", Patch: true, Reference: kamino.Defaults().ImageReference, Pool: func(p *emulator.Pool) { p.Count = 3 }}
+	return Shape{Name: "patch", Patch: true, Pool: func(p *emulator.Pool) { p.Count = 3 }}
 }

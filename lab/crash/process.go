@@ -183,7 +183,7 @@ func (w *World) options() kamino.Options {
 	if o.Proof.Mode, o.Proof.For = kamino.ProveNone, proveTime; w.shape.Prove {
 		o.Proof.Mode = kamino.ProveCanary
 	}
-	o.ImageReference, o.PendingReboot = w.shape.Reference, []kamino.Signal{kamino.KuredPendingReboot}
+	o.PendingReboot = []kamino.Signal{kamino.KuredPendingReboot}
 	return o
 }
 
@@ -249,7 +249,7 @@ func (w *World) promote(p *Process, o kamino.Options) *Process {
 // update begins `kamino update`.
 func (w *World) update(p *Process, o kamino.Options) *Process {
 	if w.station.kamino != "" {
-		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes), "--image-reference", string(o.ImageReference), "--prove", string(o.Proof.Mode), "--prove-for", o.Proof.For.String(),
+		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes), "--prove", string(o.Proof.Mode), "--prove-for", o.Proof.For.String(),
 			"--again="+strconv.FormatBool(o.Today == kamino.TodayAgain), "--adopt-model="+strconv.FormatBool(o.AdoptModel), "--grace-period", o.Grace.String(), "--image", sealImage, "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *engine.Engine) (err error) {

@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"kamino.dev/kamino"
 	awsemulator "kamino.dev/kamino/aws/emulator"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/invariant"
@@ -24,9 +23,9 @@ import (
 type Shape struct {
 	Name     string
 	NewNodes int
-	// Reference is how updates refer to the image. Where it is the definition, a pool that has
-	// versions already points there from the beginning.
-	Reference kamino.ImageReference
+	// Points: the pool's model names the image definition from the beginning. Tagged: somebody has
+	// tagged the definition, so that the model names the version.
+	Points, Tagged bool
 	// Mute machines do not switch themselves off when they are sealed.
 	Mute bool
 	// Prove: versions are proved by a canary before they are promoted.

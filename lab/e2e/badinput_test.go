@@ -109,7 +109,6 @@ func badOptions(t *testing.T) []bad {
 		{name: "new-nodes", args: []string{"--new-updated-nodes", "-1"}, code: 1, want: []string{"-1", "--new-updated-nodes 0"}},
 		{name: "no-number", args: []string{"--max-history", "many"}, code: 1, want: []string{`"many"`, "--max-history", "--max-history 3"}},
 		{name: "duration", args: []string{"--grace-period", "soon"}, code: 1, want: []string{`"soon"`, "--grace-period"}},
-		{name: "image-reference", args: []string{"--image-reference", "disk"}, code: 1, want: []string{`"disk"`, "version or pointer"}},
 		{name: "keep-extension", args: []string{"--keep-extension", "Billing"}, code: 1, want: []string{`"Billing"`, "publisher/type"}},
 		{name: "output", args: []string{"-o", "xml"}, code: 1, want: []string{`"xml"`, "json"}},
 		{name: "log-level", args: []string{"--log-level", "LOUD"}, code: 1, want: []string{`"LOUD"`, "DEBUG"}},

@@ -59,18 +59,11 @@ func usersBinary(t *testing.T, pollInterval, settleLimit string) string {
 
 // TestBenchUpdate measures what one update asks of Azure, of the API server and
 // of the machine it runs on, where nothing takes time but Kamino, and nothing is proved: of a pool
-// that comes to point at its definition, and of one whose model names the version. The other
-// options are a user's: defaults.
+// that comes to point at its definition. The other options are a user's: defaults.
 func TestBenchUpdate(t *testing.T) {
-	for _, mode := range []kamino.ImageReference{kamino.ByPointer, kamino.ByVersion} {
-		t.Run(string(mode), func(t *testing.T) { benchUpdate(t, mode) })
-	}
-}
-
-func benchUpdate(t *testing.T, mode kamino.ImageReference) {
 	l, p := benchLab(t, lab.Options{Latencies: emulator.NoLatency(), NodeLatencies: nodes.NoLatency()})
 	api, since := newProxy(t, l), lastRequest(l)
-	cmd := exec.CommandContext(t.Context(), usersBinary(t, "", ""), "update", "--target-node", p.node(1), "--image", lab.SealImage, "--prove", "none", "--image-reference", string(mode), "-o", "json")
+	cmd := exec.CommandContext(t.Context(), usersBinary(t, "", ""), "update", "--target-node", p.node(1), "--image", lab.SealImage, "--prove", "none", "-o", "json")
 	cmd.Env = environment(l, map[string]string{"KUBECONFIG": api.kubeconfig})
 	var log strings.Builder
 	cmd.Stderr = &log
@@ -79,7 +72,7 @@ func benchUpdate(t *testing.T, mode kamino.ImageReference) {
 		t.Fatalf("%v\n%s", err, log.String())
 	}
 	figure := func(name string, value float64, unit string, bound float64) {
-		bench.Figure(name+"-"+string(mode), value, unit, bound)
+		bench.Figure(name, value, unit, bound)
 	}
 	arm := l.Cloud.Requests(since)
 	figure("arm-requests", float64(len(arm)), "requests", 46)

@@ -4,27 +4,46 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"path"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kamino.dev/kamino"
 )
 
-// model is the image that the pool's next machine boots from.
+// model is the image that the pool's next machine boots from: the newest version that is offered,
+// where the model names the definition.
 func (s *Stage) model() string {
-	raw, _ := json.Marshal(s.Cloud.Document(s.Scenario.PoolID(PoolName))["properties"])
-	var properties struct {
+	type document struct {
 		VirtualMachineProfile struct {
 			StorageProfile struct{ ImageReference struct{ ID string } }
 		}
+		PublishingProfile struct{ ExcludeFromLatest bool }
 	}
-	_ = json.Unmarshal(raw, &properties) // "" where there is none
-	return properties.VirtualMachineProfile.StorageProfile.ImageReference.ID
+	properties := func(doc map[string]any) (d document) {
+		raw, _ := json.Marshal(doc["properties"])
+		_ = json.Unmarshal(raw, &d) // "" where there is none
+		return d
+	}
+	image := properties(s.Cloud.Document(s.Scenario.PoolID(PoolName))).VirtualMachineProfile.StorageProfile.ImageReference.ID
+	next := image
+	for _, e := range s.Cloud.State() {
+		at := strings.LastIndexByte(e.ID, '/')
+		if at < 0 || !strings.EqualFold(e.ID[:at], image+"/versions") || properties(e.Document).PublishingProfile.ExcludeFromLatest {
+			continue
+		}
+		if next == image || kamino.CompareVersions(e.ID[at+1:], path.Base(next)) > 0 {
+			next = e.ID
+		}
+	}
+	return next
 }
 
 // provingArgs are those of an update whose version a canary has to prove.
 func (s *Stage) provingArgs() []string {
-	return append(s.UpdateArgs(0), "--again", "--image-reference", "version", "--prove", "canary", "--prove-for", "1m", "--boot-budget", "10m")
+	return append(s.UpdateArgs(0), "--again", "--prove", "canary", "--prove-for", "1m", "--boot-budget", "10m")
 }
 
 // noCanary makes sure that nothing of a canary is left.

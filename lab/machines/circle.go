@@ -282,7 +282,7 @@ func (s *Stage) diff(ctx context.Context, node string) (names []string, err erro
 // renew lets kamino choose the donor, make its disk the image, prove it by a canary and promote it.
 func (s *Stage) renew(ctx context.Context, c *Circle) error {
 	var r struct{ Pools []engine.PoolResult }
-	if err := s.kamino(ctx, &r, "auto-update", "--target-vmss", PoolName, "--again", "--minimum-ready-time", "0s", "--image-reference", "version", "--prove", "canary",
+	if err := s.kamino(ctx, &r, "auto-update", "--target-vmss", PoolName, "--again", "--minimum-ready-time", "0s", "--prove", "canary",
 		"--prove-for", "1m", "--boot-budget", "10m", "--grace-period", "30"); err != nil {
 		return err
 	}

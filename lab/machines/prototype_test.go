@@ -130,7 +130,7 @@ func refuseUnsealed(ctx context.Context, t *testing.T, s *Stage) {
 		return ids
 	}
 	before := made()
-	args := append(s.UpdateArgs(0), "--again", "--image-reference", "version")
+	args := append(s.UpdateArgs(0), "--again")
 	for i, a := range args {
 		if a == s.Images.Kamino {
 			args[i] = s.Images.Unsealed

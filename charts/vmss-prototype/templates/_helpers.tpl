@@ -199,10 +199,6 @@ targetNode: {{ . | quote }}
 {{- if .drain.force }}
 - --force
 {{- end }}
-{{- if .imageReference }}
-- --image-reference
-- {{ .imageReference }}
-{{- end }}
 {{- with .prove }}
 {{- with .mode }}
 - --prove
