@@ -63,7 +63,7 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 					Why: "Auto Scaling group " + who + " launches from " + named + " of the same template, and would boot from this group's image",
 					Do:  "give each group a launch template of its own, or let " + who + " name a version by number"})
 			}
-			if parameter || template && same || name == "" || name == own && !same {
+			if parameter || template && same || name == "" {
 				continue
 			}
 			if parameter, err = p.names(ctx, s, named, text(g.AutoScalingGroupARN), name); err != nil {

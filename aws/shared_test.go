@@ -21,6 +21,8 @@ func TestRefuseSharedParameter(t *testing.T) {
 		{"shared", "/golden/ami", "/golden/ami", "shared ImageId"},
 		{"each its own", "/golden/blue", "/golden/green", ""},
 		{"of this group alone", "/golden/ami", "", ""},
+		{"this group's own, in a copied template", "/kamino/lab/blue/image", "/kamino/lab/blue/image", "shared ImageId"},
+		{"this group's own", "/kamino/lab/blue/image", "/kamino/lab/green/image", ""},
 		{"public", "/aws/service/eks/image_id", "", "foreign-parameter ImageId"},
 		{"public and shared", "/aws/service/eks/image_id", "/aws/service/eks/image_id", "foreign-parameter ImageId"},
 	} {
