@@ -50,6 +50,7 @@ var rules = []rule{
 	{"aws", []string{module, module + "/agent/userdata", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}, "one adapter per outside world; never the emulator, which would hide its mistakes. A canary's user data is read as a node does"},
 	{"aws/emulator", []string{module + "/aws/emulator/..."}, "it must not share the client's mistakes"},
 	{"providertest", []string{module}, "the contract knows no provider"},
+	{"view", []string{module, module + "/boot", module + "/engine", module + "/lock", module + "/poolstate", module + "/internal/render"}, "what people see of a status; it asks nobody"},
 	{"cmd/kamino", []string{module + "/...", "github.com/spf13/", "k8s.io/client-go/", "k8s.io/apimachinery/", "k8s.io/klog/v2", "sigs.k8s.io/yaml", "golang.org/x/term", "golang.org/x/crypto/x509roots"}, "wires everything but the emulator"},
 	{"cmd/kamino-agent", []string{module + "/agent/...", module + "/boot/..."}, "a small main around agent"},
 	{"internal/invariant", nil, "a referee that used the player's functions would share his mistakes"},

@@ -13,6 +13,7 @@ import (
 	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/kube"
 	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/view"
 )
 
 // autoUpdateCommand is kamino auto-update, which chooses the donors itself.
@@ -154,9 +155,9 @@ func (r autoReport) table(w io.Writer, wide bool) {
 			version = p.Result.Version
 		}
 		if p.Result != nil && p.Result.AwaySeconds > 0 {
-			away = seconds(p.Result.AwaySeconds)
+			away = view.Seconds(p.Result.AwaySeconds)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, shown(p.Donor), shown(version), shown(away), outcome(p))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, view.Shown(p.Donor), view.Shown(version), view.Shown(away), outcome(p))
 	}
 	for _, p := range r.Pools {
 		if p.Result != nil && (p.Result.Owner != nil || p.Result.Hidden) {
@@ -170,7 +171,7 @@ func (r autoReport) table(w io.Writer, wide bool) {
 	}
 	if len(r.Status) > 0 {
 		fmt.Fprintln(w)
-		printStatus(w, r.Status, wide)
+		view.Table(w, r.Status, wide)
 	}
 }
 
@@ -186,7 +187,7 @@ func texts(verdicts []kamino.Verdict) string {
 func outcome(p engine.PoolResult) string {
 	switch {
 	case p.Error != "":
-		return "failed: " + cut(p.Error, 120)
+		return "failed: " + view.Cut(p.Error, 120)
 	case p.Action == poolstate.DoNothing && len(p.Held) > 0:
 		return "held: " + texts(p.Held)
 	case p.Action == poolstate.DoNothing && len(p.Why) > 0:

@@ -13,6 +13,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/kube"
+	"kamino.dev/kamino/view"
 )
 
 // doctorCommand is kamino doctor, which checks whether a run would get as far as its first change.
@@ -116,6 +117,6 @@ func (c *doctorCommand) allowed(ctx context.Context, cluster kamino.Cluster, che
 func printChecks(w io.Writer, checks []engine.Check) {
 	fmt.Fprintln(w, "CHECK\tOF\tRESULT\tFOUND\tWHAT TO DO")
 	for _, c := range checks {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Name, shown(cmp.Or(c.Node, c.Pool)), c.State, oneLine(c.Found), cmp.Or(oneLine(c.Do), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Name, view.Shown(cmp.Or(c.Node, c.Pool)), c.State, view.OneLine(c.Found), cmp.Or(view.OneLine(c.Do), "-"))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/charts"
 	"kamino.dev/kamino/kube"
+	"kamino.dev/kamino/view"
 )
 
 // initCommand is kamino init, which prepares a cluster.
@@ -188,6 +189,6 @@ func printApplied(w io.Writer, applied []kube.Applied, dryRun bool) {
 	}
 	fmt.Fprintln(w, "KIND\tNAMESPACE\tNAME\tDONE")
 	for _, a := range applied {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\n", a.Kind, shown(a.Namespace), a.Name, a.Did, suffix)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\n", a.Kind, view.Shown(a.Namespace), a.Name, a.Did, suffix)
 	}
 }

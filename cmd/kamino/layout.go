@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"kamino.dev/kamino/view"
 )
 
 // gap is the space between two columns.
@@ -26,7 +28,7 @@ func layOut(text string, columns int) (string, error) {
 	lines := strings.SplitAfter(laidOut.String(), "\n")
 	for i, written := range strings.SplitAfter(text, "\n") {
 		if columns > 0 && isRow(written) {
-			lines[i] = cut(strings.TrimSuffix(lines[i], "\n"), columns) + "\n"
+			lines[i] = view.Cut(strings.TrimSuffix(lines[i], "\n"), columns) + "\n"
 		}
 	}
 	return strings.Join(lines, ""), nil

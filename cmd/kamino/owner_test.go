@@ -8,6 +8,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/view"
 )
 
 // TestOwnerLines: what the owner of a model has to write comes once a version is offered, and
@@ -27,7 +28,7 @@ func TestOwnerLines(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	printPoolStatus(&out, poolstate.PoolStatus{Name: "a", Strayed: &kamino.Stray{Booted: "v1", Promoted: "v2"}}, false)
+	view.Table(&out, []poolstate.PoolStatus{{Name: "a", Strayed: &kamino.Stray{Booted: "v1", Promoted: "v2"}}}, false)
 	if !strings.Contains(out.String(), "removes the tag kamino-pointer from image definition kamino-a") {
 		t.Errorf("status: %s", out.String())
 	}
@@ -42,7 +43,7 @@ func TestModelsAreTold(t *testing.T) {
 			name  string
 			print func(io.Writer)
 		}{
-			{"status", func(w io.Writer) { printPoolStatus(w, poolstate.PoolStatus{Models: models}, false) }},
+			{"status", func(w io.Writer) { view.Table(w, []poolstate.PoolStatus{{Models: models}}, false) }},
 			{"plan", func(w io.Writer) { printPool(w, poolstate.PoolPlan{Models: models}) }},
 		} {
 			var out strings.Builder

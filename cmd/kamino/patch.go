@@ -14,6 +14,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/view"
 )
 
 // patchFlags are the options of a patch, for patch and auto-update.
@@ -188,7 +189,7 @@ func (c *patchCommand) Run(ctx context.Context) error {
 func printPatchPlan(w io.Writer, p engine.PatchResult) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Pool.Name())
 	if p.Unfinished != nil {
-		printUnfinished(w, p.Unfinished)
+		view.Unfinished(w, p.Unfinished)
 	}
 	printCandidates(w, p.Candidates)
 }
@@ -199,7 +200,7 @@ func signed(n engine.PatchedNode) string {
 	if err != nil {
 		return n.Signed
 	}
-	return instant(at)
+	return view.Instant(at)
 }
 
 func printPatch(w io.Writer, r engine.PatchResult) {
@@ -218,7 +219,7 @@ func printPatch(w io.Writer, r engine.PatchResult) {
 			result = fmt.Sprintf("nothing to upgrade, according to %s: counts as patched %s", n.Report.Manager, signed(n))
 		}
 		if n.Error != "" {
-			result = "failed: " + cut(n.Error, 120)
+			result = "failed: " + view.Cut(n.Error, 120)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", n.Node, packages, restarted, result)
 	}
@@ -228,7 +229,7 @@ func printPatch(w io.Writer, r engine.PatchResult) {
 		}
 		fmt.Fprintf(w, "\nPACKAGE OF %s\tFROM\tTO\n", n.Node)
 		for _, p := range n.Report.Changed {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, shown(p.From), shown(p.To))
+			fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, view.Shown(p.From), view.Shown(p.To))
 		}
 	}
 }

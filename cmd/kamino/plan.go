@@ -15,6 +15,7 @@ import (
 	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/kube"
 	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/view"
 )
 
 // planCommand is kamino plan, which shows what auto-update would do.
@@ -197,6 +198,6 @@ func printCandidates(w io.Writer, candidates []kamino.Candidate) {
 		if ready == "0s" {
 			ready = "under 1m"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", rank, c.Node, shown(c.Patched), shown(ready), cmp.Or(strings.Join(reasons, "; "), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", rank, c.Node, view.Shown(c.Patched), view.Shown(ready), cmp.Or(strings.Join(reasons, "; "), "-"))
 	}
 }

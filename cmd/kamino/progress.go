@@ -14,6 +14,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/view"
 )
 
 // follow makes the engine report to the terminal, or to the log if there is none. The returned
@@ -107,9 +108,9 @@ func (l *live) event(ev kamino.Event) {
 	case kamino.EventRefused:
 		standing = []string{l.line(ev, ev.Elapsed, "refused: "+ev.Message)}
 	case kamino.EventGivingBack:
-		standing = wrap(oneLine("giving back after: "+ev.Message), l.columns()-1)
+		standing = wrap(view.OneLine("giving back after: "+ev.Message), l.columns()-1)
 	case kamino.EventWarning:
-		standing = wrap(oneLine("warning: "+ev.Message), l.columns()-1)
+		standing = wrap(view.OneLine("warning: "+ev.Message), l.columns()-1)
 	}
 	l.place(ev)
 	l.draw(standing)
@@ -159,11 +160,11 @@ func (l *live) draw(standing []string) {
 		b.WriteString("\x1b[J")
 	}
 	for _, s := range standing {
-		b.WriteString(cut(s, width-1) + "\n")
+		b.WriteString(view.Cut(s, width-1) + "\n")
 	}
 	l.drawn = l.drawn[:0]
 	for _, r := range l.running {
-		text := cut(l.line(r.ev, l.clock.Now().Sub(r.started), told(r.ev)), width-1)
+		text := view.Cut(l.line(r.ev, l.clock.Now().Sub(r.started), told(r.ev)), width-1)
 		l.drawn = append(l.drawn, len([]rune(text)))
 		b.WriteString(text + "\n")
 	}
@@ -179,43 +180,9 @@ func (l *live) line(ev kamino.Event, elapsed time.Duration, message string) stri
 	if ev.Total > 0 {
 		fmt.Fprintf(&b, "[%2d/%d] ", ev.Number, ev.Total)
 	}
-	fmt.Fprintf(&b, "%-10s %7s", ev.Step, shortTime(elapsed))
+	fmt.Fprintf(&b, "%-10s %7s", ev.Step, view.ShortTime(elapsed))
 	if ev.Percent >= 0 {
 		fmt.Fprintf(&b, " %3d%%", ev.Percent)
 	}
 	return b.String() + "  " + message
-}
-
-// shortTime formats a duration as 3s, 4m05s or 1h02m.
-func shortTime(d time.Duration) string {
-	d = max(d, 0).Round(time.Second)
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
-	}
-	return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-}
-
-// oneLine removes characters that would break a line or control a terminal.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || r == '\r' {
-			return ' '
-		}
-		if r < ' ' || r == 0x7f {
-			return -1
-		}
-		return r
-	}, s)
-}
-
-// cut shortens a line to a number of columns and makes it one line.
-func cut(s string, columns int) string {
-	runes := []rune(oneLine(s))
-	if len(runes) <= columns {
-		return string(runes)
-	}
-	return string(runes[:columns-1]) + "…"
 }

@@ -15,6 +15,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/kube"
+	"kamino.dev/kamino/view"
 )
 
 // proveFlags are the options of a proof.
@@ -191,7 +192,7 @@ func (c *pointCommand) agree(ctx context.Context, e *engine.Engine) error {
 		return err
 	}
 	yes, err := c.confirm(fmt.Sprintf("Withdraw version %s of pool %s, because: %s? The next node boots from %s.",
-		strings.Join(back.Bad, ", "), back.Name, opts.Reason, short(back.To)))
+		strings.Join(back.Bad, ", "), back.Name, opts.Reason, view.Short(back.To)))
 	if err != nil || yes {
 		return err
 	}
@@ -270,7 +271,7 @@ func (c *pointCommand) table(w io.Writer, r engine.Rollback) {
 func bootsFrom(r engine.Rollback) string {
 	text := cmp.Or(r.To, r.From, "an image that is not a prototype")
 	if r.Unproved {
-		text += ", " + unproved
+		text += ", " + view.Unproved
 	}
 	return text
 }

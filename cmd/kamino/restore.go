@@ -11,6 +11,7 @@ import (
 
 	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/view"
 )
 
 // restoreCommand is kamino restore.
@@ -113,6 +114,6 @@ func printLeft(w io.Writer, left []poolstate.Leftover, dryRun bool, failed error
 		if did == "" && dryRun {
 			did = "would be given back"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", shown(l.Pool.Name()), shown(l.Run), shown(l.Node), l.What, cmp.Or(oneLine(did), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", view.Shown(l.Pool.Name()), view.Shown(l.Run), view.Shown(l.Node), l.What, cmp.Or(view.OneLine(did), "-"))
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/view"
 )
 
 // rollbackCommand is kamino rollback.
@@ -123,7 +124,7 @@ func (c *rollbackCommand) agree(ctx context.Context, eng *engine.Engine) error {
 	if err := table.write(c.Err, c.columns(c.Err), back, func(w io.Writer) { printRollback(w, back, opts) }); err != nil {
 		return err
 	}
-	yes, err := c.confirm(fmt.Sprintf("\nPoint the model of pool %s from %s to %s?", back.Name, short(back.From), short(back.To)))
+	yes, err := c.confirm(fmt.Sprintf("\nPoint the model of pool %s from %s to %s?", back.Name, view.Short(back.From), view.Short(back.To)))
 	if err != nil || yes {
 		return err
 	}
@@ -170,7 +171,7 @@ func (c *rollbackCommand) readSecrets() error {
 // printGivenBack prints what was restored first.
 func printGivenBack(w io.Writer, r engine.Rollback) {
 	for _, l := range r.GivenBack {
-		fmt.Fprintf(w, "Given back:\t%s, of run %s, node %s: %s\n", l.What, shown(l.Run), shown(l.Node), cmp.Or(oneLine(cmp.Or(l.Done, l.Reason)), "-"))
+		fmt.Fprintf(w, "Given back:\t%s, of run %s, node %s: %s\n", l.What, view.Shown(l.Run), view.Shown(l.Node), cmp.Or(view.OneLine(cmp.Or(l.Done, l.Reason)), "-"))
 	}
 }
 
@@ -191,12 +192,12 @@ func printRollback(w io.Writer, r engine.Rollback, opts engine.RollbackOptions) 
 	}
 	fmt.Fprintf(w, "From:\t%s\n", r.From)
 	fmt.Fprintf(w, "To:\t%s%s\n", bootsFrom(r), would)
-	fmt.Fprintf(w, "Marked bad:\t%s\n", shown(strings.Join(r.Bad, ", ")))
+	fmt.Fprintf(w, "Marked bad:\t%s\n", view.Shown(strings.Join(r.Bad, ", ")))
 	if len(r.Good) > 0 {
 		fmt.Fprintf(w, "Marked good:\t%s\n", strings.Join(r.Good, ", "))
 	}
 	for _, u := range r.Unmarked {
-		fmt.Fprintf(w, "Not marked:\t%s (%s); the ledger remembers it, run again\n", u.Version, cut(u.Error, 100))
+		fmt.Fprintf(w, "Not marked:\t%s (%s); the ledger remembers it, run again\n", u.Version, view.Cut(u.Error, 100))
 	}
 	for _, text := range r.Warnings {
 		fmt.Fprintf(w, "Warning:\t%s\n", text)

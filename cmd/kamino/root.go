@@ -35,8 +35,8 @@ type app struct {
 	libraries func(*slog.Logger) // lets libraries log to it; nil: their own logs
 	terminal  func(stream any) bool
 
-	left    leftovers            // printed at a second signal
-	live    atomic.Pointer[live] // the progress on the terminal, if there is one
+	left leftovers            // printed at a second signal
+	live atomic.Pointer[live] // the progress on the terminal, if there is one
 }
 
 func newApp(streams ioStreams, env func(string) string, exit func(int)) *app {

@@ -13,6 +13,7 @@ import (
 	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/kube"
 	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/view"
 )
 
 // statusCommand is kamino status.
@@ -116,7 +117,7 @@ func printPackages(w io.Writer, d engine.PackageDiff) {
 		fmt.Fprintln(w, "\nPACKAGE\tARCHITECTURE\tON THE NODE\tNEXT NODE")
 	}
 	for _, p := range d.Differs {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.Name, shown(p.Arch), shown(p.Node), shown(p.Next))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.Name, view.Shown(p.Arch), view.Shown(p.Node), view.Shown(p.Next))
 	}
 	if len(d.Missing) > 0 {
 		fmt.Fprintln(w, "\nIMAGE NOT CACHED\tMB")
@@ -142,12 +143,12 @@ func (c *statusCommand) show(ctx context.Context, e *engine.Engine, signals []ka
 	}
 	err = c.out.unread(err, countOf(status, func(p poolstate.PoolStatus) bool { return p.Error != "" }), len(status))
 	if c.out.format == "html" {
-		return errors.Join(err, writePage(c.Out, status, c.clock.Now()))
+		return errors.Join(err, view.Page(c.Out, status, c.clock.Now()))
 	}
 	if c.out.format == openMetrics {
 		return errors.Join(err, metrics.Write(c.Out, buildVersion(), status))
 	}
-	if printErr := c.out.print(c.app, status, func(w io.Writer) { printStatus(w, status, c.out.wide()) }); err == nil {
+	if printErr := c.out.print(c.app, status, func(w io.Writer) { view.Table(w, status, c.out.wide()) }); err == nil {
 		err = printErr
 	}
 	return err

@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +18,7 @@ import (
 	"kamino.dev/kamino/api/v1alpha1"
 	"kamino.dev/kamino/kube"
 	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/view"
 )
 
 // starter is a program in the cluster that starts runs.
@@ -89,7 +89,7 @@ func readStarters(ctx context.Context, a *app) []starter {
 			case job.Spec.Suspend != nil && *job.Spec.Suspend:
 				next.Why = "suspended"
 			case last != nil:
-				next.Why = "last started " + instant(last.Time)
+				next.Why = "last started " + view.Instant(last.Time)
 			default:
 				next.Why = "never started yet"
 			}
@@ -184,33 +184,4 @@ func hours(w *v1alpha1.Window) string {
 		days = strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s %s to %s %s", days, w.Start, w.End, cmp.Or(w.TimeZone, "UTC"))
-}
-
-// nextRunTexts describes the next runs, a line for each program that starts one.
-func nextRunTexts(p poolstate.PoolStatus) (lines []string) {
-	for _, n := range p.NextRuns {
-		lines = append(lines, nextRunText(n))
-	}
-	if p.NextRuns != nil && len(lines) == 0 {
-		return []string{"nothing in the cluster starts one: no NodePrototype of the pool, no CronJob with kamino auto-update"}
-	}
-	return lines
-}
-
-func nextRunText(n poolstate.NextRun) string {
-	if n.By == "" {
-		return "unknown: " + cut(n.Why, 200)
-	}
-	text := fmt.Sprintf("by %s, %s", n.By, n.When)
-	if n.At != nil {
-		bound := "not before"
-		if n.Latest {
-			bound = "at the latest"
-		}
-		text = fmt.Sprintf("%s %s, %s", bound, n.At.Format(time.RFC3339), text)
-	}
-	if n.Why != "" {
-		text += "; " + cut(n.Why, 200)
-	}
-	return text
 }

@@ -14,6 +14,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/view"
 )
 
 // TestNextRun: what starts runs is read from the cluster, and told for the pools that it is for.
@@ -88,7 +89,7 @@ func TestNextRun(t *testing.T) {
 			a.global.kubeconfig = file
 			pools := []poolstate.PoolStatus{{Pool: "/subscriptions/s/pool1", Name: "pool1"}}
 			a.addNextRuns(t.Context(), pools)
-			got := nextRunTexts(pools[0])
+			got := view.NextRuns(pools[0])
 			if !slices.EqualFunc(got, tt.want, strings.HasPrefix) || tt.prototypes != "403" && !slices.Equal(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}

@@ -9,6 +9,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/golden"
 	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/view"
 )
 
 // history is a pool with a version of each kind, one unfinished run and the
@@ -37,13 +38,15 @@ func history(w *fakeWorld) {
 	w.cluster.nodes["n1"].Annotations[kamino.AnnotationConfig] = `{"generation":4,"status":"Applied","error":"","hash":"sha256:b","at":"2026-11-19T12:00:00Z"}`
 	w.cluster.nodes["n2"].Annotations[kamino.AnnotationConfig] = `{"generation":3,"status":"RolledBack","error":"node not healthy within 2m0s: it is not Ready: KubeletNotReady",` +
 		`"hash":"sha256:a","offered":{"generation":4,"hash":"sha256:b"},"at":"2026-11-19T12:05:00Z"}`
+	booted := time.Date(2026, 11, 1, 3, 0, 0, 0, time.UTC)
 	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Holder: "r-2026.11.20", Process: "laptop/77", Epoch: 4, Renewed: w.now.Add(-5 * time.Minute),
 		Record: kamino.Record{Donor: "n2", Step: "image", Version: "2026.11.20", Started: w.now.Add(-20 * time.Minute), GivingBack: true, Failure: "image: out of luck"},
 		Ledger: kamino.Ledger{Original: &kamino.SavedModel{Image: stock, Saved: []byte("{}")}, Wrote: &kamino.WrittenModel{Image: "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/SIG_rg/images/x/versions/2026.11.10", Seen: true},
 			Past: []kamino.PastRun{{Run: "r-2026.11.19", Donor: "n1", Version: "2026.11.19", Ended: w.now.Add(-24 * time.Hour), Seconds: 31, Step: "drain", Failure: "drain: node n1 cannot be drained"},
 				{Run: "r-2026.11.10", Donor: "n1", Version: "2026.11.10", Ended: w.now.AddDate(0, 0, -10), Seconds: 1400, AwaySeconds: 300}},
 			Boots: []float64{61.5, 48}, Phases: []map[string]float64{{"kernel": 2.1, "kubelet": 30}},
-			Generic: aBoot("n9", "kernel", 0, 2.5), Clone: aBoot("kamino-1", "kernel", 0, 2.1, "kubelet", 8, 30)}}
+			Generic: &kamino.Waterfall{Node: "n9", At: booted, Timing: kamino.Timing{Starts: map[string]float64{"kernel": 0}, Phases: map[string]float64{"kernel": 2.5}}},
+			Clone:   &kamino.Waterfall{Node: "kamino-1", At: booted, Timing: kamino.Timing{Starts: map[string]float64{"kernel": 0, "kubelet": 8}, Phases: map[string]float64{"kernel": 2.1, "kubelet": 30}}}}}
 	w.cloud.addPool("k8s-pool2-vmss").Refusals = []kamino.Refusal{{Code: "spot", Field: "virtualMachineProfile.priority", Value: "Spot",
 		Why: "Azure may evict the donor", Do: "choose another pool, or allow it", Allow: "allow-spot"}}
 	w.addNode("k8s-pool2-vmss", "m1", "")
@@ -107,7 +110,7 @@ func TestStatusAway(t *testing.T) {
 			u.Donor, u.Step, u.Started, u.AwaySince = "n2", "stop", at.Add(-2*time.Hour), at.Add(-time.Hour)
 			tt.change(u)
 			var out strings.Builder
-			printStatus(&out, []poolstate.PoolStatus{{Name: "pool1", Unfinished: u}}, false)
+			view.Table(&out, []poolstate.PoolStatus{{Name: "pool1", Unfinished: u}}, false)
 			if told := strings.Contains(out.String(), " away:"); told != (tt.want != "") || !strings.Contains(out.String(), tt.want) {
 				t.Errorf("want %q in\n%s", tt.want, out.String())
 			}
@@ -193,7 +196,7 @@ func TestDistrusted(t *testing.T) {
 		{Name: "prod1"}: "prod1 writes the model, so that nothing else is done about it",
 	} {
 		var out strings.Builder
-		printPoolStatus(&out, poolstate.PoolStatus{Strayed: &kamino.Stray{Booted: "1.0.1", Promoted: "1.0.2"}, Owner: owner}, false)
+		view.Table(&out, []poolstate.PoolStatus{{Strayed: &kamino.Stray{Booted: "1.0.1", Promoted: "1.0.2"}, Owner: owner}}, false)
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("owner %v: %s", owner, out.String())
 		}
@@ -223,6 +226,20 @@ func TestPatchedAway(t *testing.T) {
 	for _, want := range []string{"kamino patch --target-node n2", "node n1 stays blocked after a patch", "kamino patch --target-node n1"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+func TestStatusHTML(t *testing.T) {
+	w := newFakeWorld()
+	history(w)
+	out, errs, code := w.kamino(t, "status", "-o", "html")
+	if code != 0 || errs != "" || !strings.HasPrefix(out, "<!doctype html>") || !strings.Contains(out, "2026.10.02") || len(w.writes()) > 0 {
+		t.Errorf("exit code %d, stderr %q\n%.500s", code, errs, out)
+	}
+	for _, args := range [][]string{{"plan", "-o", "html"}, {"status", "-o", "htm"}} {
+		if _, errs, code := newFakeWorld().kamino(t, args...); code != exitFailed || !strings.Contains(errs, "Hint: ") {
+			t.Errorf("%v: exit code %d, %s", args, code, errs)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,6 +14,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/engine"
 	"kamino.dev/kamino/poolstate"
+	"kamino.dev/kamino/view"
 )
 
 // runFlags are the options of every command that makes an image.
@@ -235,7 +235,7 @@ func (r updateReport) table(w io.Writer) {
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Pool.Name())
 	fmt.Fprintf(w, "Run:\t%s\n", r.Run)
 	fmt.Fprintf(w, "Donor:\t%s\n", r.Donor)
-	away := seconds(r.AwaySeconds)
+	away := view.Seconds(r.AwaySeconds)
 	switch {
 	case r.Adopted && r.AwaySeconds == 0:
 		away = "unknown (the previous process of this run recorded no time)"
@@ -252,7 +252,7 @@ func (r updateReport) table(w io.Writer) {
 	for _, s := range r.Steps {
 		total += s.Seconds
 	}
-	fmt.Fprintf(w, "Time:\t%s\n", seconds(total))
+	fmt.Fprintf(w, "Time:\t%s\n", view.Seconds(total))
 	printDiff(w, r.ModelDiff)
 	r.owner(w)
 	fmt.Fprintln(w, "\nSTEP\tTIME")
@@ -261,7 +261,7 @@ func (r updateReport) table(w io.Writer) {
 			fmt.Fprintf(w, "%s\t-\n", s.Name)
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\n", s.Name, seconds(s.Seconds))
+		fmt.Fprintf(w, "%s\t%s\n", s.Name, view.Seconds(s.Seconds))
 	}
 }
 
@@ -281,7 +281,7 @@ func printProved(w io.Writer, p *kamino.Proved) {
 	if p == nil {
 		return
 	}
-	fmt.Fprintf(w, "Proved:\tby canary %s, Ready in %s; %d checks passed\n", p.Node, seconds(p.ReadySeconds), p.Checks)
+	fmt.Fprintf(w, "Proved:\tby canary %s, Ready in %s; %d checks passed\n", p.Node, view.Seconds(p.ReadySeconds), p.Checks)
 	for _, f := range p.Left {
 		fmt.Fprintf(w, "Not applicable:\t%s\n", f)
 	}
@@ -325,30 +325,6 @@ func (r updateReport) owner(w io.Writer) {
 
 func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }
 
-func seconds(s float64) string {
-	if s < 10 {
-		return fmt.Sprintf("%.1fs", s)
-	}
-	return shortTime(time.Duration(s * float64(time.Second)))
-}
-
-// shown makes a value fit into a table.
-func shown(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return cut(short(s), 100)
-}
-
-// short keeps the part of a resource ID by which people recognize it.
-func short(id string) string {
-	parts := strings.Split(id, "/")
-	if len(parts) < 9 || !strings.EqualFold(parts[1], "subscriptions") {
-		return id
-	}
-	return "…/" + strings.Join(parts[8:], "/")
-}
-
 // printPlan prints what an update of one donor would do.
 func printPlan(w io.Writer, p *poolstate.Plan) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Pool.Name())
@@ -362,7 +338,7 @@ func printRun(w io.Writer, p *poolstate.Plan) {
 		fmt.Fprintf(w, "Unknown:\t%s\n", d)
 	}
 	if p.Unfinished != nil && !p.Unfinished.Alive {
-		printUnfinished(w, p.Unfinished)
+		view.Unfinished(w, p.Unfinished)
 	}
 	if len(p.Refusals) > 0 {
 		fmt.Fprintln(w, "Refused:")
@@ -373,10 +349,10 @@ func printRun(w io.Writer, p *poolstate.Plan) {
 	}
 	fmt.Fprintf(w, "Version:\t%s\n", p.Version)
 	if p.ExpectedSeconds > 0 && !p.Nothing {
-		fmt.Fprintf(w, "Expected:\t%s, donor away %s\n", seconds(p.ExpectedSeconds), seconds(p.ExpectedAwaySeconds))
+		fmt.Fprintf(w, "Expected:\t%s, donor away %s\n", view.Seconds(p.ExpectedSeconds), view.Seconds(p.ExpectedAwaySeconds))
 	}
 	if u := p.Unfinished; u != nil && u.Alive {
-		fmt.Fprintf(w, "Running:\t%s: donor %s, at step %s, begun %s; an update would leave\n", u.Run, shown(u.Donor), shown(u.Step), instant(u.Started))
+		fmt.Fprintf(w, "Running:\t%s: donor %s, at step %s, begun %s; an update would leave\n", u.Run, view.Shown(u.Donor), view.Shown(u.Step), view.Instant(u.Started))
 	}
 	if p.Waiting {
 		printWaits(w, p.Pool, p.Version)
@@ -392,7 +368,7 @@ func printRun(w io.Writer, p *poolstate.Plan) {
 	if len(p.Evictions) > 0 {
 		fmt.Fprintln(w, "\nEVICTED POD\tHELD BY")
 		for _, pod := range p.Evictions {
-			fmt.Fprintf(w, "%s\t%s\n", pod, shown(pod.Reason))
+			fmt.Fprintf(w, "%s\t%s\n", pod, view.Shown(pod.Reason))
 		}
 	}
 	printDiff(w, p.ModelDiff)

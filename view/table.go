@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"cmp"
@@ -14,7 +14,8 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-func printStatus(w io.Writer, pools []poolstate.PoolStatus, wide bool) {
+// Table prints the status of pools as text; wide prints all columns and runs.
+func Table(w io.Writer, pools []poolstate.PoolStatus, wide bool) {
 	if len(pools) == 0 {
 		fmt.Fprintln(w, "No node of this cluster belongs to a pool.")
 		return
@@ -47,7 +48,7 @@ func printPoolStatus(w io.Writer, p poolstate.PoolStatus, wide bool) {
 	if p.Definition != "" {
 		fmt.Fprintf(w, "Definition:\t%s\n", p.Definition)
 	}
-	fmt.Fprintf(w, "Model:\t%s\n", short(p.Model))
+	fmt.Fprintf(w, "Model:\t%s\n", Short(p.Model))
 	if p.Owner != nil {
 		fmt.Fprintf(w, "Owner:\t%s writes the model; kamino does not\n", p.Owner.Name)
 	}
@@ -67,20 +68,20 @@ func printPoolStatus(w io.Writer, p poolstate.PoolStatus, wide bool) {
 		fmt.Fprintf(w, "Warning:\t%s\n", warning)
 	}
 	if p.Pinned != nil {
-		fmt.Fprintf(w, "Pinned:\tby someone else; kamino last wrote %s; kamino update --target-node NODE --adopt-model replaces it\n", short(p.Pinned.Wrote))
+		fmt.Fprintf(w, "Pinned:\tby someone else; kamino last wrote %s; kamino update --target-node NODE --adopt-model replaces it\n", Short(p.Pinned.Wrote))
 	}
 	fmt.Fprintf(w, "Rollback to:\t%s\n", rollbackTo(p))
-	for _, text := range nextRunTexts(p) {
+	for _, text := range NextRuns(p) {
 		fmt.Fprintf(w, "Next run:\t%s\n", text)
 	}
 	if u := p.Unfinished; u != nil {
-		printUnfinished(w, u)
+		Unfinished(w, u)
 	}
 	for _, b := range p.Blocked {
 		fmt.Fprintf(w, "Blocked:\tnode %s, %s\n\t%s\n", b.Node, b, b.Do())
 	}
 	for _, c := range p.Canaries {
-		fmt.Fprintf(w, "Canary:\t%s of run %s, %s, of version %s; expires %s\n", c.Name, shown(c.Run), c.State, short(c.Version), instant(c.Expires))
+		fmt.Fprintf(w, "Canary:\t%s of run %s, %s, of version %s; expires %s\n", c.Name, Shown(c.Run), c.State, Short(c.Version), Instant(c.Expires))
 	}
 	for _, r := range p.Refusals {
 		fmt.Fprintf(w, "Refused:\t%s\n", r)
@@ -100,8 +101,8 @@ func printPoolStatus(w io.Writer, p poolstate.PoolStatus, wide bool) {
 	}
 	fmt.Fprintln(w, "\nVERSION\tSTATE\tBUILT FROM\tBUILT AT\tPARENT\tINSTANCES"+more("RUN", "SEAL POLICY")+"\tNOTE")
 	for _, v := range p.Versions {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d%s\t%s\n", v.Name, versionState(v), shown(v.BuiltFrom), builtAt(v),
-			shown(v.Parent), v.Instances, more(shown(v.Run), shown(v.Policy)), versionNote(v, wide))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d%s\t%s\n", v.Name, versionState(v), Shown(v.BuiltFrom), builtAt(v),
+			Shown(v.Parent), v.Instances, more(Shown(v.Run), Shown(v.Policy)), versionNote(v, wide))
 	}
 }
 
@@ -113,29 +114,30 @@ func rollbackTo(p poolstate.PoolStatus) string {
 	return cmp.Or(p.RollbackTarget, "nothing")
 }
 
-func printUnfinished(w io.Writer, u *kamino.Unfinished) {
-	node := "donor " + shown(u.Donor)
+// Unfinished prints a run that has not ended, and what ends it.
+func Unfinished(w io.Writer, u *kamino.Unfinished) {
+	node := "donor " + Shown(u.Donor)
 	switch u.Work {
 	case kamino.WorkPatch:
-		node = "node " + shown(u.Donor) + " taken for a patch"
+		node = "node " + Shown(u.Donor) + " taken for a patch"
 	case kamino.WorkProve:
 		node = "proof of version " + u.Version
 	}
-	where := fmt.Sprintf("process %s, %s, at step %s, begun %s", cmp.Or(u.Process, "none"), node, shown(u.Step), instant(u.Started))
+	where := fmt.Sprintf("process %s, %s, at step %s, begun %s", cmp.Or(u.Process, "none"), node, Shown(u.Step), Instant(u.Started))
 	if u.Alive {
 		fmt.Fprintf(w, "Running:\t%s: %s, last heartbeat %s ago\n", u.Run, where, silence(u))
 	} else {
 		fmt.Fprintf(w, "Unfinished:\t%s\n\t%s\n", unfinished(u), where)
 	}
 	if u.Failure != "" {
-		fmt.Fprintf(w, "\tgiving back after: %s\n", cut(u.Failure, 100))
+		fmt.Fprintf(w, "\tgiving back after: %s\n", Cut(u.Failure, 100))
 	}
 	if since := u.Away(); !since.IsZero() {
 		away := "Donor away"
 		if u.Work == kamino.WorkPatch {
 			away = "Node away"
 		}
-		fmt.Fprintf(w, "%s:\t%s, since %s%s\n", away, u.Donor, instant(since), awayFor(u))
+		fmt.Fprintf(w, "%s:\t%s, since %s%s\n", away, u.Donor, Instant(since), awayFor(u))
 	}
 	if u.Alive {
 		fmt.Fprintf(w, "\t%s\n", lock.HowToEnd(u.Process))
@@ -181,16 +183,9 @@ func awayFor(u *kamino.Unfinished) string {
 func builtAt(v poolstate.VersionStatus) string {
 	t, err := time.Parse(time.RFC3339, v.BuiltAt)
 	if err != nil {
-		return shown(v.BuiltAt)
+		return Shown(v.BuiltAt)
 	}
-	return instant(t)
-}
-
-func instant(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format(time.RFC3339)
+	return Instant(t)
 }
 
 // silence returns the age of a run's last sign of life.
@@ -203,14 +198,14 @@ func printRuns(w io.Writer, runs []kamino.PastRun, wide bool) {
 	if len(runs) == 0 {
 		return
 	}
-	most, whole := shownRuns, func(s string) string { return cut(s, 160) }
+	most, whole := shownRuns, func(s string) string { return Cut(s, 160) }
 	if wide {
-		most, whole = len(runs), oneLine
+		most, whole = len(runs), OneLine
 	}
 	fmt.Fprintln(w, "\nRUN\tENDED\tWORK\tNODE\tVERSION\tTOOK\tRESULT")
 	for _, r := range runs[:min(len(runs), most)] {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.Ended.UTC().Format(time.RFC3339), pastWork(r), shown(r.Donor), shown(pastVersion(r)),
-			seconds(r.Seconds), whole(pastResult(r)))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.Ended.UTC().Format(time.RFC3339), pastWork(r), Shown(r.Donor), Shown(pastVersion(r)),
+			Seconds(r.Seconds), whole(pastResult(r)))
 	}
 	if more := len(runs) - most; more > 0 {
 		fmt.Fprintf(w, "%d earlier ones: kamino status -o wide\n", more)
@@ -293,8 +288,8 @@ func versionState(v poolstate.VersionStatus) string {
 	return string(v.Life)
 }
 
-// unproved is the state of a version that nobody has examined.
-const unproved = "unproved"
+// Unproved is the state of a version that nobody has examined.
+const Unproved = "unproved"
 
 // proofNote describes how the proof ended of a version that new nodes boot from, or may; "" if it
 // passed, or if that does not matter.
@@ -307,9 +302,9 @@ func proofNote(v poolstate.VersionStatus) string {
 	case v.Proven(), v.Life != kamino.LifeHidden && v.Life != kamino.LifePromoted:
 		return ""
 	case v.Proof == "", v.Proof == "omitted":
-		return unproved
+		return Unproved
 	case v.Proof == "wanted":
-		return unproved + " so far"
+		return Unproved + " so far"
 	}
 	return "proof " + v.Proof
 }
@@ -350,7 +345,7 @@ func versionNote(v poolstate.VersionStatus, wide bool) string {
 	}
 	note := strings.Join(notes, "; ")
 	if wide && note != "" {
-		return oneLine(note)
+		return OneLine(note)
 	}
-	return shown(note)
+	return Shown(note)
 }

@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ func pageOf(t *testing.T, change func(*poolstate.PoolStatus)) string {
 		change(&p)
 	}
 	var b bytes.Buffer
-	if err := writePage(&b, []poolstate.PoolStatus{p}, at); err != nil {
+	if err := Page(&b, []poolstate.PoolStatus{p}, at); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -153,20 +153,6 @@ func TestPageHostile(t *testing.T) {
 	}
 }
 
-func TestStatusHTML(t *testing.T) {
-	w := newFakeWorld()
-	history(w)
-	out, errs, code := w.kamino(t, "status", "-o", "html")
-	if code != 0 || errs != "" || !strings.HasPrefix(out, "<!doctype html>") || !strings.Contains(out, "2026.10.02") || len(w.writes()) > 0 {
-		t.Errorf("exit code %d, stderr %q\n%.500s", code, errs, out)
-	}
-	for _, args := range [][]string{{"plan", "-o", "html"}, {"status", "-o", "htm"}} {
-		if _, errs, code := newFakeWorld().kamino(t, args...); code != exitFailed || !strings.Contains(errs, "Hint: ") {
-			t.Errorf("%v: exit code %d, %s", args, code, errs)
-		}
-	}
-}
-
 // TestPageSameNames: elements of pools of one name, as scale sets of two resource groups, have IDs
 // of their own: else links and text alternatives lead to the wrong pool.
 func TestPageSameNames(t *testing.T) {
@@ -174,7 +160,7 @@ func TestPageSameNames(t *testing.T) {
 	pools[0].Pool, pools[1].Pool = "/rg1/x/p1", "/rg2/x/p1"
 	pools[0].Name, pools[1].Name = "p1", "p1"
 	var b strings.Builder
-	if err := writePage(&b, pools, time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)); err != nil {
+	if err := Page(&b, pools, time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)); err != nil {
 		t.Fatal(err)
 	}
 	count := map[string]int{}
@@ -235,7 +221,7 @@ func TestPageInBrowser(t *testing.T) {
 	u.Donor, u.Step, u.Intent, u.Started, u.AwaySince = "k8s-pool00-12345678-vmss000002", "stop", "wait for the donor to be off", at.Add(-50*time.Minute), at.Add(-43*time.Minute)
 	pools[0].Unfinished = u
 	var page bytes.Buffer
-	if err := writePage(&page, pools, at); err != nil {
+	if err := Page(&page, pools, at); err != nil {
 		t.Fatal(err)
 	}
 	// The policy forbids scripts that are not the page's own: the probe brings its own policy.
@@ -278,7 +264,7 @@ for (const w of [360, 1280]) {
 		}
 	}
 	var one bytes.Buffer
-	if err := writePage(&one, pools[:1], at); err != nil {
+	if err := Page(&one, pools[:1], at); err != nil {
 		t.Fatal(err)
 	}
 	file := write("page.html", one.Bytes())
@@ -306,7 +292,7 @@ func TestBenchPage(t *testing.T) {
 	chromium := browser.Find(t)
 	var page bytes.Buffer
 	began := time.Now()
-	if err := writePage(&page, manyPools(50), time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)); err != nil {
+	if err := Page(&page, manyPools(50), time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)); err != nil {
 		t.Fatal(err)
 	}
 	written := time.Since(began)

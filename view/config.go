@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"fmt"
@@ -69,7 +69,7 @@ func printConfigTable(w io.Writer, all []kamino.NodeConfig) {
 		if c.Offered != 0 {
 			offered = fmt.Sprint(c.Offered)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", c.Node, c.Generation, c.Status, instant(c.Since), offered)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", c.Node, c.Generation, c.Status, Instant(c.Since), offered)
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"cmp"
@@ -81,9 +81,9 @@ type (
 	pagePast struct{ Mood, Ended, Run, Donor, Version, Took, Away, Result string }
 )
 
-// writePage writes the status of pools as one self-contained HTML page. What a person on call must
+// Page writes the status of pools as one self-contained HTML page. What a person on call must
 // know comes first, with what to type.
-func writePage(w io.Writer, pools []poolstate.PoolStatus, at time.Time) error {
+func Page(w io.Writer, pools []poolstate.PoolStatus, at time.Time) error {
 	v := pageView{Title: "Kamino: status", At: at.UTC().Format(time.RFC3339), Style: render.Raw(pageStyle)}
 	v.Policy = render.Raw(contentPolicy())
 	for _, p := range pools {
@@ -168,9 +168,9 @@ func poolNotices(p poolstate.PoolStatus, now time.Time) (out []pageNotice) {
 		}
 		switch {
 		case u.Alive && !since.IsZero():
-			add(moodInfo, fmt.Sprintf("%s %s has been away for %s", word, u.Donor, ago(now, since)), fmt.Sprintf("run %s is at step %s, last heartbeat %s ago", u.Run, shown(u.Step), silence(u)))
+			add(moodInfo, fmt.Sprintf("%s %s has been away for %s", word, u.Donor, ago(now, since)), fmt.Sprintf("run %s is at step %s, last heartbeat %s ago", u.Run, Shown(u.Step), silence(u)))
 		case u.Alive:
-			add(moodInfo, "a run is active", fmt.Sprintf("%s, at step %s", u.Run, shown(u.Step)))
+			add(moodInfo, "a run is active", fmt.Sprintf("%s, at step %s", u.Run, Shown(u.Step)))
 		case !since.IsZero():
 			add(moodBad, fmt.Sprintf("%s %s has been away for %s, and its run has probably ended", word, u.Donor, ago(now, since)), silentRun(u)+"; finish it, or give back what it took:", finish(u), "kamino restore")
 		case u.Work == kamino.WorkProve:
@@ -192,7 +192,7 @@ func poolNotices(p poolstate.PoolStatus, now time.Time) (out []pageNotice) {
 		add(moodWarn, fmt.Sprintf("%d of %d nodes are not Ready", p.Nodes-p.Ready, p.Nodes), "")
 	}
 	if len(p.Runs) > 0 && p.Runs[0].Failure != "" {
-		add(moodWarn, "the last run failed", fmt.Sprintf("%s: %s", ended(p.Runs[0]), cut(p.Runs[0].Failure, 300)))
+		add(moodWarn, "the last run failed", fmt.Sprintf("%s: %s", ended(p.Runs[0]), Cut(p.Runs[0].Failure, 300)))
 	}
 	if p.Strayed != nil {
 		add(moodWarn, "new nodes did not boot from the next image", fmt.Sprintf("%s; %s", p.Strayed, distrusted(p)))
@@ -219,7 +219,7 @@ func poolNotices(p poolstate.PoolStatus, now time.Time) (out []pageNotice) {
 	}
 	for _, c := range p.Canaries {
 		if p.Unfinished == nil && now.After(c.Expires) {
-			add(moodWarn, "canary "+c.Name+" was left behind", "expired "+instant(c.Expires), "kamino restore")
+			add(moodWarn, "canary "+c.Name+" was left behind", "expired "+Instant(c.Expires), "kamino restore")
 		}
 	}
 	return out
@@ -256,12 +256,12 @@ func poolView(p poolstate.PoolStatus, notices []pageNotice, now time.Time) pageP
 		v.Run = runView(p, now)
 	}
 	for _, s := range p.Versions {
-		v.Versions = append(v.Versions, pageVersion{Name: s.Name, State: versionState(s), Donor: shown(s.BuiltFrom), Built: builtAt(s), Parent: shown(short(s.Parent)), Instances: s.Instances, Note: versionNote(s, true)})
+		v.Versions = append(v.Versions, pageVersion{Name: s.Name, State: versionState(s), Donor: Shown(s.BuiltFrom), Built: builtAt(s), Parent: Shown(Short(s.Parent)), Instances: s.Instances, Note: versionNote(s, true)})
 	}
 	for _, r := range p.Runs {
-		past := pagePast{Ended: ended(r), Run: r.Run, Donor: shown(r.Donor), Version: shown(pastVersion(r)), Took: seconds(r.Seconds), Away: "-", Result: pastResult(r)}
+		past := pagePast{Ended: ended(r), Run: r.Run, Donor: Shown(r.Donor), Version: Shown(pastVersion(r)), Took: Seconds(r.Seconds), Away: "-", Result: pastResult(r)}
 		if r.AwaySeconds > 0 {
-			past.Away = seconds(r.AwaySeconds)
+			past.Away = Seconds(r.AwaySeconds)
 		}
 		if r.Failure != "" {
 			past.Mood = moodBad
@@ -273,7 +273,7 @@ func poolView(p poolstate.PoolStatus, notices []pageNotice, now time.Time) pageP
 
 func facts(p poolstate.PoolStatus) []pageFact {
 	f := []pageFact{{"Next node", nextNode(p)}}
-	for _, text := range nextRunTexts(p) {
+	for _, text := range NextRuns(p) {
 		f = append(f, pageFact{"Next run", text})
 	}
 	if len(p.Configs) > 0 {
@@ -283,7 +283,7 @@ func facts(p poolstate.PoolStatus) []pageFact {
 		f = append(f, pageFact{"Behind the best running node", p.Behind.String()})
 	}
 	f = append(f, pageFact{"Nodes", fmt.Sprintf("%d, %d Ready, capacity %d", p.Nodes, p.Ready, p.Capacity)},
-		pageFact{"Model", short(p.Model)}, pageFact{"Rollback to", rollbackTo(p)})
+		pageFact{"Model", Short(p.Model)}, pageFact{"Rollback to", rollbackTo(p)})
 	if p.Patched != "" {
 		f = append(f, pageFact{"Newest patch of a node", p.Patched})
 	}
@@ -291,7 +291,7 @@ func facts(p poolstate.PoolStatus) []pageFact {
 		f = append(f, pageFact{"Owner of the model", p.Owner.Name})
 	}
 	for _, c := range p.Canaries {
-		f = append(f, pageFact{"Canary", fmt.Sprintf("%s, %s, of version %s", c.Name, c.State, short(c.Version))})
+		f = append(f, pageFact{"Canary", fmt.Sprintf("%s, %s, of version %s", c.Name, c.State, Short(c.Version))})
 	}
 	for _, r := range p.Refusals {
 		f = append(f, pageFact{"Refused", r.String()})
@@ -302,15 +302,15 @@ func facts(p poolstate.PoolStatus) []pageFact {
 // runView shows at which step of the pipeline an unfinished run is.
 func runView(p poolstate.PoolStatus, now time.Time) *pageRun {
 	u := p.Unfinished
-	r := &pageRun{Title: "Run " + u.Run, Text: "At step " + shown(u.Step)}
+	r := &pageRun{Title: "Run " + u.Run, Text: "At step " + Shown(u.Step)}
 	if u.Intent != "" {
 		r.Text += ": " + u.Intent
 	}
 	if since := away(p); !since.IsZero() {
-		r.Text += fmt.Sprintf(". Donor %s has been away since %s (%s)", u.Donor, instant(since), ago(now, since))
+		r.Text += fmt.Sprintf(". Donor %s has been away since %s (%s)", u.Donor, Instant(since), ago(now, since))
 	}
 	if u.Failure != "" {
-		r.Text += ". It gives back after: " + cut(u.Failure, 300)
+		r.Text += ". It gives back after: " + Cut(u.Failure, 300)
 	}
 	if !u.Alive {
 		r.Title += ", interrupted"

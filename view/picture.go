@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"fmt"
@@ -99,7 +99,7 @@ func versionText(v poolstate.VersionStatus, next bool) string {
 		text += ", made from " + v.BuiltFrom
 	}
 	if v.Parent != "" {
-		text += ", whose image was " + short(v.Parent)
+		text += ", whose image was " + Short(v.Parent)
 	}
 	if v.Instances > 0 {
 		text += ", " + nodesRun(v.Instances) + " it"

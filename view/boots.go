@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"cmp"
@@ -29,9 +29,9 @@ type bootBar struct {
 
 func (b bootBar) text() string {
 	if b.known < 2 {
-		return seconds(b.newest)
+		return Seconds(b.newest)
 	}
-	return fmt.Sprintf("%s; median of %d: %s", seconds(b.newest), b.known, seconds(b.usual))
+	return fmt.Sprintf("%s; median of %d: %s", Seconds(b.newest), b.known, Seconds(b.usual))
 }
 
 // boots draws how long the pool's last good canaries took to be Ready nodes, and their phases; nil
