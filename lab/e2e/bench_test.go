@@ -62,8 +62,17 @@ func usersBinary(t *testing.T, pollInterval, settleLimit string) string {
 // that comes to point at its definition. The other options are a user's: defaults.
 func TestBenchUpdate(t *testing.T) {
 	l, p := benchLab(t, lab.Options{Latencies: emulator.NoLatency(), NodeLatencies: nodes.NoLatency()})
+	binary := usersBinary(t, "", "")
+	plan := exec.CommandContext(t.Context(), binary, "plan", "--minimum-ready-time", "0s", "-o", "json")
+	plan.Env = environment(l, nil)
+	planned, err := bench.Run(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bench.Figure("plan-cpu", planned.CPU.Seconds(), "s", 0.2)
+	bench.Figure("plan-memory", planned.Megabytes, "MB", 36)
 	api, since := newProxy(t, l), lastRequest(l)
-	cmd := exec.CommandContext(t.Context(), usersBinary(t, "", ""), "update", "--target-node", p.node(1), "--image", lab.SealImage, "--prove", "none", "-o", "json")
+	cmd := exec.CommandContext(t.Context(), binary, "update", "--target-node", p.node(1), "--image", lab.SealImage, "--prove", "none", "-o", "json")
 	cmd.Env = environment(l, map[string]string{"KUBECONFIG": api.kubeconfig})
 	var log strings.Builder
 	cmd.Stderr = &log
@@ -81,8 +90,8 @@ func TestBenchUpdate(t *testing.T) {
 	requests := slices.DeleteFunc(api.requests(), rehearsed)
 	figure("api-requests", float64(len(requests)), "requests", 46)
 	figure("api-dry-evictions", float64(len(api.requests())-len(requests)), "requests", 6)
-	figure("update-cpu", cost.CPU.Seconds(), "s", 1)
-	figure("update-memory", cost.Megabytes, "MB", 64)
+	figure("update-cpu", cost.CPU.Seconds(), "s", 0.2)
+	figure("update-memory", cost.Megabytes, "MB", 36)
 	for _, e := range arm {
 		t.Logf("arm %s %s?%s", e.Method, e.Path, e.Query)
 	}
