@@ -64,10 +64,10 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	}
 	for id, m := range w.machines {
 		machine := invariant.Machine{ID: string(id), VM: m.VMID, Pool: string(m.Pool), Power: invariant.Power(m.Power),
-			Kubelet: m.kubelet, Touched: m.touched, Sealed: m.sealed, Disk: m.Disk, Image: m.Image, Service: m.held == "" || m.held == kamino.InService, Local: m.local,
-			Reboots: !m.kubelet && m.boots > 0 && m.reboot == m.boots}
-		if m.sealed != "" {
-			machine.Receipt = "sha256:" + m.bootID
+			Kubelet: m.Kubelet, Touched: m.Touched, Sealed: m.Sealed, Disk: m.Disk, Image: m.Image, Service: m.held == "" || m.held == kamino.InService, Local: m.local,
+			Reboots: !m.Kubelet && m.Boots > 0 && m.reboot == m.Boots}
+		if m.Sealed != "" {
+			machine.Receipt = "sha256:" + m.BootID
 		}
 		s.Machines = append(s.Machines, machine)
 	}

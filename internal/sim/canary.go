@@ -100,9 +100,9 @@ func (w *world) canaryRuns(c *simCanary, failed bool) {
 		id = kamino.InstanceID(fmt.Sprintf("cloud:///zone/i-%d", n))
 	}
 	pool, _ := simProvider{}.PoolOf(context.Background(), id)
-	m := &machine{Instance: kamino.Instance{ID: id, Pool: pool, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Hostname: host,
-		Power: kamino.PowerOn, Disk: "/disks/" + host, Image: c.Version}}
-	c.machine, w.machines[id] = m, m
+	m := w.newMachine(kamino.Instance{ID: id, Pool: pool, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Hostname: host,
+		Power: kamino.PowerOn, Disk: "/disks/" + host, Image: c.Version})
+	c.machine = m
 	c.Instance, c.VMID, c.Hostname, c.Power = id, m.VMID, host, kamino.PowerOn
 	w.happened("canary %s runs", c.Name)
 	if c.sick == mute {
@@ -125,10 +125,10 @@ func (w *world) sickOf(image string) sickness {
 
 func (w *world) canaryJoins(c *simCanary) {
 	m := c.machine
-	if m.gone || w.canaries[c.Name] != c {
+	if m.Gone || w.canaries[c.Name] != c {
 		return
 	}
-	w.booted(m)
+	m.Booted()
 	n := w.nodes[m.Hostname]
 	n.Created, n.MachineID = w.now, m.VMID
 	n.Taints = append(n.Taints, kamino.Taint{Key: kamino.TaintCanary, Effect: "NoSchedule"})
@@ -148,7 +148,7 @@ func (w *world) canaryJoins(c *simCanary) {
 // flap is a kubelet that starts again and again: whoever comes late sees the next start.
 func (w *world) flap(m *machine, n *simNode) {
 	w.after(40*time.Second, func() {
-		if m.gone {
+		if m.Gone {
 			return
 		}
 		n.ReadySince = w.now
@@ -177,7 +177,7 @@ func (s simProvider) RemoveCanary(ctx context.Context, pool kamino.Pool, name st
 			}
 			delete(w.canaries, name)
 			if m := c.machine; m != nil {
-				m.gone, m.kubelet = true, false
+				m.Gone, m.Kubelet = true, false
 				delete(w.machines, m.ID)
 				w.after(10*time.Minute, func() {
 					if n := w.nodes[m.Hostname]; n != nil && n.SystemUUID == m.VMID {
@@ -210,7 +210,7 @@ func (c simCluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out
 	err = c.call(ctx, call{method: "Examine", subject: order.Node}, func(*fault) error {
 		out = kamino.ClusterObservation{Node: w.sight(order.Node), Sibling: w.sight(order.Sibling)}
 		for _, m := range w.machines {
-			if m.kubelet && m.Hostname != order.Node {
+			if m.Kubelet && m.Hostname != order.Node {
 				out.Renewed = w.now
 			}
 		}

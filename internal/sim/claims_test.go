@@ -207,7 +207,7 @@ func (l *lateUnlisted) SetPower(ctx context.Context, id kamino.InstanceID, want 
 }
 
 func (l *lateUnlisted) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) ([]kamino.Artifact, error) {
-	if kind == kamino.Version && name == "" && l.been && l.m.kubelet {
+	if kind == kamino.Version && name == "" && l.been && l.m.Kubelet {
 		l.been = false
 		_ = l.w.setPower(l.m, kamino.PowerOff, false)
 	}
@@ -271,7 +271,7 @@ func TestDonorOfAnothersMachine(t *testing.T) {
 		w.nodes["evil"] = &evil
 		forges := heard(func(ev kamino.Event) {
 			if ev.Step == "seal" && ev.Kind == kamino.EventStarted {
-				m.kubelet = false // the world would run the pod on that machine; it runs on evil's
+				m.Kubelet = false // the world would run the pod on that machine; it runs on evil's
 				w.after(30*time.Second, func() {
 					l := w.leases[poolA]
 					text, _ := json.Marshal(kamino.Receipt{Run: l.Holder, Donor: "evil", SealedAt: w.now, VMID: evil.SystemUUID, Hash: "sha256:forged", Nonce: l.Record.Nonce, Policy: l.Record.Policy})
@@ -300,7 +300,7 @@ func TestDonorOfAnothersMachine(t *testing.T) {
 		for _, line := range w.switches("a-1") {
 			t.Errorf("%s: the machine of node a-1 is switched: %s", command, line)
 		}
-		if m.touched != "" || m.sealed != "" {
+		if m.Touched != "" || m.Sealed != "" {
 			t.Fatal("it was sealed after all: the test plays nothing")
 		}
 		for _, v := range w.versions(poolA) {

@@ -325,9 +325,8 @@ func (c simCluster) seal(ctx context.Context, node kamino.Node, order kamino.Sea
 		if err != nil || w.sealPods[run] != nil {
 			return err
 		}
-		w.sealPods[run] = pod
 		w.happened("%s creates seal pod of %s", c.p.name, run)
-		w.runSeal(run, pod)
+		w.play(w.sealPods, run, pod, kamino.TaskSeal, order, "")
 		return nil
 	})
 }

@@ -291,8 +291,8 @@ func TestServedBeforeSeal(t *testing.T) {
 		if p.err == nil || !strings.Contains(p.err.Error(), "in service") || kamino.Hint(p.err) == "" {
 			t.Errorf("%s: %v, hint %q", s, p.err, kamino.Hint(p.err))
 		}
-		if m := w.machineOf(w.nodes["a-0"]); m.Power != kamino.PowerOn || m.touched != "" {
-			t.Errorf("%s: the donor is %s, its disk touched by %q", s, m.Power, m.touched)
+		if m := w.machineOf(w.nodes["a-0"]); m.Power != kamino.PowerOn || m.Touched != "" {
+			t.Errorf("%s: the donor is %s, its disk touched by %q", s, m.Power, m.Touched)
 		}
 		w.sound(t)
 	}

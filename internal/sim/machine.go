@@ -17,7 +17,7 @@ const (
 	powerOnTime  = 15 * time.Second
 	powerOffTime = 20 * time.Second
 	bootTime     = 25 * time.Second
-	notReadyTime = 40 * time.Second // node-monitor-grace-period
+	podTime      = 3 * time.Second  // until a pod starts
 	beat         = 10 * time.Second // renewal of a kubelet's lease
 	copyTime     = 2 * time.Minute  // of a snapshot
 	buildTime    = 10 * time.Minute // of an image version
@@ -29,21 +29,28 @@ const (
 // machine is a VM with its OS disk.
 type machine struct {
 	kamino.Instance
-	born    time.Time
-	bootID  string
-	boots   int // generation of everything that a power cycle interrupts
-	reboot  int // the value of boots when somebody else restarted it last
-	kubelet bool
-	touched string // run that took the identity off the disk
-	sealed  string // run whose receipt is on the disk
-	spares  int    // start requests that fail for want of capacity
-	fate    worlds.Fate
-	gone    bool
-	forger  bool           // its kubelet has forged a mark and fallen silent
-	model   int            // of its pool, that it was made by
-	held    kamino.Holding // "": in service
-	local   bool           // a claim is bound to a volume on its own disk
+	worlds.Guest
+	w        *world
+	born     time.Time
+	switches int            // operations on its power
+	reboot   int            // the value of Boots when somebody else restarted it last
+	spares   int            // start requests that fail because the cloud has no room
+	forger   bool           // its kubelet has forged a mark and fallen silent
+	model    int            // of its pool, that it was made by
+	held     kamino.Holding // "": in service
+	local    bool           // a claim is bound to a volume on its own disk
 	patchState
+}
+
+// times are those of its machines.
+var times = worlds.Times{Boot: bootTime, PodStart: podTime, Survey: surveyTime - podTime, Seal: 12 * time.Second, Upgrade: managerTime}
+
+// newMachine is a machine that has power.
+func (w *world) newMachine(in kamino.Instance) *machine {
+	m := &machine{Instance: in, w: w, born: w.now}
+	m.Guest = worlds.Guest{Host: m, Times: times, Boots: 1}
+	w.machines[in.ID] = m
+	return m
 }
 
 type simNode struct {
@@ -51,12 +58,48 @@ type simNode struct {
 	frozen time.Time // last sign of life of a kubelet that stopped
 }
 
+// simSealPod is a pod of the agent. It implements [worlds.Pod].
 type simSealPod struct {
 	kamino.AgentPod
+	w     *world
+	pods  map[string]*simSealPod // where it is
+	key   string
 	node  string
 	nonce string
-	// policy is the SHA-256 of the policy that its order brought.
-	policy string
+	late  bool // its kubelet tells late that it runs, or never when the seal has stopped it by then
+}
+
+// There implements worlds.Pod.
+func (p *simSealPod) There() bool { return p.pods[p.key] == p }
+
+// Starts implements worlds.Pod.
+func (p *simSealPod) Starts() {
+	if !p.late {
+		p.Started = true
+		return
+	}
+	p.w.after(time.Duration(p.w.rng.IntN(4)*3)*time.Second, func() {
+		if m := p.w.machineOf(p.w.nodes[p.node]); p.There() && m != nil && m.Kubelet && !p.Done && !p.Failed {
+			p.Started = true
+		}
+	})
+}
+
+// Ends implements worlds.Pod.
+func (p *simSealPod) Ends(end worlds.End) {
+	if p.There() && !p.Done && !p.Failed {
+		p.AgentPod = shown(end)
+		p.w.happened("pod %s ended: %s", p.key, p.Message)
+	}
+}
+
+// play lets the machine of a new pod play it.
+func (w *world) play(pods map[string]*simSealPod, key string, pod *simSealPod, task kamino.Task, order kamino.SealOrder, boot string) {
+	pod.w, pod.pods, pod.key, pod.late = w, pods, key, task == kamino.TaskSeal
+	pods[key] = pod
+	if m := w.machineOf(w.nodes[pod.node]); m != nil {
+		m.Play(pod, worlds.Order{Task: task, Run: order.Run, Nonce: order.Nonce, Policy: policySum(order.Policy), Boot: boot})
+	}
 }
 
 type simPod struct {
@@ -77,24 +120,28 @@ func (w *world) addMachine(pool kamino.PoolID, host, image string) *machine {
 	if w.replaces {
 		id += kamino.InstanceID(fmt.Sprintf("-%d", n))
 	}
-	m := &machine{Instance: kamino.Instance{
+	m := w.newMachine(kamino.Instance{
 		ID: id, Pool: pool, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Hostname: host, Power: kamino.PowerOn,
 		Disk: fmt.Sprintf("/disks/%s-%d", host, n), Image: image, Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"},
-	}, born: w.now}
+	})
 	if p := w.pools[pool]; p != nil {
 		m.model = p.model
 	}
-	w.machines[id] = m
-	w.booted(m)
+	m.Booted()
 	return m
 }
 
-// booted is the kubelet's first report of a boot.
-func (w *world) booted(m *machine) {
-	m.boots++
-	m.bootID = fmt.Sprintf("boot-%d", w.next())
-	m.kubelet, m.touched, m.sealed, m.pending = true, "", "", m.former && m.release > 0
-	n := w.nodes[m.Hostname]
+// Up implements worlds.Host.
+func (m *machine) Up() bool {
+	m.BootID = fmt.Sprintf("boot-%d", m.w.next())
+	m.pending = m.former && m.release > 0
+	m.register()
+	return true
+}
+
+// register is the kubelet's first report of a boot.
+func (m *machine) register() {
+	w, n := m.w, m.w.nodes[m.Hostname]
 	if n == nil {
 		n = &simNode{Node: kamino.Node{
 			Name: m.Hostname, UID: fmt.Sprintf("uid-%d", w.next()), OS: "linux", Architecture: "amd64",
@@ -102,8 +149,16 @@ func (w *world) booted(m *machine) {
 		}}
 		w.nodes[m.Hostname] = n
 	}
-	n.SystemUUID, n.BootID, n.MachineID, n.Ready, n.ReadySince = m.VMID, m.bootID, m.VMID, true, w.now
+	n.SystemUUID, n.BootID, n.MachineID, n.Ready, n.ReadySince = m.VMID, m.BootID, m.VMID, true, w.now
 	w.changeNode(n)
+}
+
+// node is the one that shows the machine; nil when none does.
+func (m *machine) node() *simNode {
+	if n := m.w.nodes[m.Hostname]; n != nil && n.SystemUUID == m.VMID {
+		return n
+	}
+	return nil
 }
 
 func (w *world) changeNode(n *simNode) {
@@ -120,39 +175,55 @@ func (w *world) machineOf(n *simNode) *machine {
 	return m
 }
 
-// silence stops the kubelet; the node controller notices later.
-func (w *world) silence(m *machine) {
-	if !m.kubelet {
-		return
-	}
-	m.kubelet = false
-	boots := m.boots
-	if n := w.nodes[m.Hostname]; n != nil {
-		n.frozen = w.now.Truncate(beat)
-	}
-	w.after(notReadyTime, func() {
-		if n := w.nodes[m.Hostname]; n != nil && m.boots == boots && n.SystemUUID == m.VMID && !m.kubelet {
-			n.Ready = false
-			w.changeNode(n)
-			w.happened("node %s is not Ready", m.Hostname)
-		}
-	})
+// After, Draw, Happened, Violate and what follows implement worlds.Host.
+func (m *machine) After(d time.Duration, do func()) { m.w.after(d, do) }
+
+func (m *machine) Draw(n int) int { return m.w.rng.IntN(n) }
+
+func (m *machine) Happened(format string, args ...any) {
+	m.w.happened("machine "+m.Hostname+": "+format, args...)
 }
 
+func (m *machine) Violate(id, format string, args ...any) {
+	m.w.audit.violate(id, m.Hostname+": "+format, args...)
+}
+
+func (m *machine) Shows(sign worlds.Sign) {
+	n := m.node()
+	if n == nil {
+		return
+	}
+	if sign == worlds.Stopped || sign == worlds.Leaves {
+		n.frozen = m.w.now.Truncate(beat)
+	}
+	if ready := sign == worlds.Resumed; sign != worlds.Stopped && n.Ready != ready {
+		n.Ready = ready
+		m.w.changeNode(n)
+		m.w.happened("node %s is Ready: %t", m.Hostname, ready)
+	}
+}
+
+func (m *machine) Tell(key, text string) bool {
+	if m.w.now.Before(m.w.apiAway) {
+		return false
+	}
+	if n := m.node(); n != nil {
+		n.Annotations = maps.Clone(n.Annotations)
+		n.Annotations[key] = text
+		m.w.changeNode(n)
+	}
+	return true
+}
+
+func (m *machine) SwitchesOff() { m.w.halt(m) }
+
 // halt switches a machine off at once, as its guest does.
-func (w *world) halt(m *machine) {
-	w.silence(m)
-	m.boots++
+func (w *world) halt(m *machine) { w.cut(m, false) }
+
+func (w *world) cut(m *machine, asked bool) {
+	m.switches++
 	m.Power = kamino.PowerOff
-	boots := m.boots
-	// silence's timer belongs to the former generation.
-	w.after(notReadyTime, func() {
-		if n := w.nodes[m.Hostname]; n != nil && m.boots == boots && n.SystemUUID == m.VMID && n.Ready {
-			n.Ready = false
-			w.changeNode(n)
-			w.happened("node %s is not Ready", m.Hostname)
-		}
-	})
+	m.Cut(asked)
 	w.happened("machine %s went off", m.Hostname)
 }
 
@@ -168,49 +239,33 @@ func (w *world) setPower(m *machine, want kamino.Power, fails bool) error {
 		m.spares--
 		fails = true
 	}
-	was := m.Power
-	m.Power = kamino.PowerBetween
-	m.boots++
-	boots := m.boots
-	if want == kamino.PowerOff {
-		w.after(m.fate.Pace()*powerOffTime, func() {
-			if m.boots != boots {
-				return
-			}
-			if fails {
-				m.Power, m.Failure = was, "OperationFailed"
-				return
-			}
-			w.halt(m)
-		})
-		return nil
+	was, takes := m.Power, powerOnTime
+	if m.Power = kamino.PowerBetween; want == kamino.PowerOff {
+		takes = powerOffTime
 	}
-	pace := m.fate.Pace()
-	w.after(pace*powerOnTime, func() {
-		if m.boots != boots {
-			return
-		}
-		if fails {
+	m.switches++
+	switches := m.switches
+	w.after(m.Fate.Pace()*takes, func() {
+		switch {
+		case m.switches != switches || m.Gone:
+		case fails && want == kamino.PowerOff:
+			m.Power, m.Failure = was, "OperationFailed"
+		case fails:
 			m.Power, m.Failure = was, "AllocationFailed"
-			return
+		case want == kamino.PowerOff:
+			w.cut(m, true)
+		default:
+			m.Power, m.Failure = kamino.PowerOn, ""
+			m.On()
+			w.happened("machine %s is on", m.Hostname)
 		}
-		m.Power, m.Failure = kamino.PowerOn, ""
-		// From here on the disk is being written to: what was sealed is not.
-		m.touched, m.sealed = "boot", ""
-		w.happened("machine %s is on", m.Hostname)
-		w.after(pace*bootTime, func() {
-			if m.boots == boots && m.fate != worlds.NeverBoots && !m.gone {
-				w.booted(m)
-				w.happened("node %s has booted", m.Hostname)
-			}
-		})
 	})
 	return nil
 }
 
 // shown is what package kube makes of a pod that ended so.
 func shown(e worlds.End) kamino.AgentPod {
-	out := kamino.AgentPod{Exists: true, Failed: e != worlds.End{}, Done: e == worlds.End{}, Ousted: e.Refused != "", Started: e.Refused+e.Waiting == "",
+	out := kamino.AgentPod{Exists: true, Failed: e != worlds.End{}, Done: e == worlds.End{}, Ousted: e.Refused != "" || e.ExitCode >= 128, Started: e.Refused+e.Waiting == "",
 		Refused: e.ExitCode == 3}
 	switch {
 	case e.Refused != "":
@@ -225,89 +280,6 @@ func shown(e worlds.End) kamino.AgentPod {
 	return out
 }
 
-// runSeal plays the seal pod and the agent: pulled, started, detached from the
-// pod, kubelet stopped, sealed, reported, off.
-func (w *world) runSeal(run string, pod *simSealPod) {
-	n := w.nodes[pod.node]
-	m := w.machineOf(n)
-	if m == nil {
-		return
-	}
-	boots, fate := m.boots, m.fate
-	here := func() bool { return m.boots == boots && !m.gone }
-	present := func() bool { return here() && w.sealPods[run] == pod }
-	w.after(fate.Pace()*3*time.Second, func() {
-		if !present() || !m.kubelet {
-			return
-		}
-		if end, ended := fate.Seal(); ended {
-			pod.AgentPod = shown(end)
-			return
-		}
-		w.after(time.Second, func() {
-			if present() {
-				w.detached(m, kamino.Receipt{Run: run, Nonce: pod.nonce, Policy: pod.policy}, here)
-			}
-		})
-		// The kubelet tells late, or never when the seal has stopped it by then.
-		w.after(time.Duration(w.rng.IntN(4)*3)*time.Second, func() {
-			if present() && m.kubelet {
-				pod.Started = true
-			}
-		})
-	})
-}
-
-// recordGenericWithin is how long an agent may record the donor's boot before its seal stops
-// anything (agent/generic.go).
-const recordGenericWithin = 10 * time.Second
-
-func (w *world) detached(m *machine, receipt kamino.Receipt, here func() bool) {
-	run := receipt.Run
-	fate := m.fate
-	m.touched = run
-	if m.working != "" {
-		w.audit.violate("I32", "the disk of %s is sealed while run %s upgrades its packages", m.Hostname, m.working)
-	}
-	w.happened("seal of %s is detached", m.Hostname)
-	recording := time.Duration(w.rng.IntN(2)) * recordGenericWithin // only a first boot is recorded
-	w.after(recording+time.Second+time.Duration(w.rng.IntN(9000))*time.Millisecond, func() {
-		if here() {
-			w.silence(m)
-		}
-	})
-	if fate == worlds.SealHangs {
-		return
-	}
-	w.after(recording+fate.Pace()*12*time.Second, func() {
-		if !here() {
-			return
-		}
-		if fate == worlds.SealTakenBack {
-			w.takenBack(m, run)
-			return
-		}
-		if fate != worlds.SealForged {
-			m.sealed = run
-		}
-		w.reportSeal(m, receipt, here, fate)
-	})
-}
-
-// takenBack is a seal that gave up: the donor is as it was, and its node says why.
-func (w *world) takenBack(m *machine, run string) {
-	m.kubelet, m.touched = true, ""
-	w.happened("seal of %s is taken back", m.Hostname)
-	n := w.nodes[m.Hostname]
-	if n == nil || n.SystemUUID != m.VMID {
-		return
-	}
-	n.Ready = true
-	text, _ := json.Marshal(map[string]string{"run": run, "error": worlds.Failure})
-	n.Annotations[kamino.AnnotationSealFailure] = string(text)
-	w.changeNode(n)
-}
-
 // sshKey is the fingerprint of its host key: a seal removes the key, and the next boot makes one.
 func (m *machine) sshKey() string { return "SHA256:" + m.Hostname }
 
@@ -317,37 +289,20 @@ var (
 	cloneBoot   = kamino.Timing{Phases: map[string]float64{"kernel": 2, "Ready": 10}, Starts: map[string]float64{"kernel": 0, "Ready": 12}}
 )
 
-// reportSeal writes the receipt, again and again while the API is away.
-func (w *world) reportSeal(m *machine, r kamino.Receipt, here func() bool, fate worlds.Fate) {
-	if !here() {
-		return
+// SealDisk implements worlds.Host.
+func (m *machine) SealDisk(o worlds.Order, forged bool) (map[string]string, bool) {
+	if forged {
+		o.Nonce = ""
 	}
-	if w.now.Before(w.apiAway) {
-		w.after(10*time.Second, func() { w.reportSeal(m, r, here, fate) })
-		return
+	r := kamino.Receipt{Run: o.Run, Nonce: o.Nonce, Policy: o.Policy, Donor: m.Hostname, SealedAt: m.w.now, VMID: m.VMID, Hash: "sha256:" + m.BootID, SSHKeys: []string{m.sshKey()}}
+	if m.Boots == 1 && m.Image == baseLTS {
+		r.Timing = genericBoot
 	}
-	if n := w.nodes[m.Hostname]; n != nil && n.SystemUUID == m.VMID && fate != worlds.SealIsMute {
-		if fate == worlds.SealForged {
-			r.Nonce = ""
-		}
-		r.Donor, r.SealedAt, r.VMID, r.Hash = m.Hostname, w.now, m.VMID, "sha256:"+m.bootID
-		if m.boots == 1 && m.Image == baseLTS {
-			r.Timing = genericBoot
-		}
-		r.SSHKeys = []string{m.sshKey()}
-		if w.listed {
-			r.PackageDigest = m.digest()
-		}
-		text, _ := json.Marshal(r)
-		n.Annotations[kamino.AnnotationReceipt] = string(text)
-		w.changeNode(n)
+	if m.w.listed {
+		r.PackageDigest = m.digest()
 	}
-	w.happened("disk of %s is sealed", m.Hostname)
-	w.after(2*time.Second, func() {
-		if here() {
-			w.halt(m)
-		}
-	})
+	text, _ := json.Marshal(r)
+	return map[string]string{kamino.AnnotationReceipt: string(text)}, true
 }
 
 // readNode is a node as the API server shows it.
@@ -356,7 +311,7 @@ func (w *world) readNode(n *simNode) kamino.Node {
 	out.Annotations = maps.Clone(n.Annotations)
 	out.Taints = slices.Clone(n.Taints)
 	out.Heartbeat = n.frozen
-	if m := w.machineOf(n); m != nil && m.kubelet {
+	if m := w.machineOf(n); m != nil && m.Kubelet {
 		out.Heartbeat = w.now.Truncate(beat)
 	}
 	return out
@@ -364,8 +319,8 @@ func (w *world) readNode(n *simNode) kamino.Node {
 
 // removeMachine deletes a VM for good, and later its node.
 func (w *world) removeMachine(m *machine) {
-	m.gone = true
-	m.boots++
+	m.Gone = true
+	m.Boots++
 	delete(w.machines, m.ID)
 	w.happened("machine %s is deleted", m.Hostname)
 	w.after(20*time.Second, func() {

@@ -66,7 +66,7 @@ func (w *world) newPod(node string, order kamino.SealOrder) (*simSealPod, error)
 	if err := w.notAdmitted(); err != nil {
 		return nil, err
 	}
-	return &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node, nonce: order.Nonce, policy: policySum(order.Policy)}, nil
+	return &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node, nonce: order.Nonce}, nil
 }
 
 // notAdmitted is the answer to the creation of a pod while something keeps it out.
@@ -163,21 +163,13 @@ func (w *world) DeleteSnapshot() {
 // Reboot implements worlds.World.
 func (w *world) Reboot(node string) {
 	m, _ := w.donorOf(node)
-	if m == nil || m.Power != kamino.PowerOn || !m.kubelet {
+	if m == nil || m.Power != kamino.PowerOn || !m.Kubelet {
 		return
 	}
-	w.silence(m)
-	m.boots++
-	boots := m.boots
-	m.reboot = boots
+	m.Restart(true)
+	m.reboot = m.Boots
 	w.audit.person(node)
 	w.happened("node %s reboots", node)
-	w.after(m.fate.Pace()*bootTime, func() {
-		if m.boots == boots && !m.gone && m.fate != worlds.NeverBoots {
-			w.booted(m)
-			w.happened("node %s has rebooted", node)
-		}
-	})
 }
 
 // After implements worlds.World.
@@ -201,10 +193,10 @@ func (w *world) mend() {
 // off and on again with whatever was broken mended.
 func (w *world) repair() {
 	for _, m := range w.machines {
-		stuck := m.fate == worlds.NeverBoots && m.touched == "boot"
-		m.fate, m.spares = worlds.Healthy, 0
+		stuck := m.Fate == worlds.NeverBoots && m.Touched == "boot"
+		m.Fate, m.spares = worlds.Healthy, 0
 		if stuck && m.Power == kamino.PowerOn {
-			w.booted(m)
+			m.Booted()
 			w.happened("node %s is repaired", m.Hostname)
 		}
 	}

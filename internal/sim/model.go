@@ -304,7 +304,7 @@ func (w *world) grow(p *simPool, instances int) {
 		w.after(joinTime, func() {
 			m := w.addMachine(p.id, host, image)
 			if w.sickOf(image) == mute {
-				m.kubelet = false
+				m.Kubelet = false
 				delete(w.nodes, host)
 			}
 			w.happened("machine %s joins", host)

@@ -1,12 +1,11 @@
 package sim
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,21 +22,14 @@ const managerTime = 90 * time.Second
 
 // patchState is what a patch does to a machine, and how it stands afterwards.
 type patchState struct {
-	release  int    // how often its packages were upgraded
-	pending  bool   // it asks for a reboot
-	working  string // run whose unit works
-	restarts map[string]int
-	looked   string // boot in which it was looked at
-	unseen   bool   // its packages may have been changed since it was last signed
-	broken   bool   // a DaemonSet's pod is not Ready in the boots after an upgrade
-	stuck    bool   // its next restart does not come up; a power cycle mends it
-	former   bool   // its boots take the kernel that it had before its upgrade
-	outside  bool   // its kernel comes from outside: none lies in /boot
-	halfWay  bool   // an earlier change of its packages was interrupted
+	release int  // how often its packages were upgraded
+	pending bool // it asks for a reboot
+	broken  bool // a DaemonSet's pod is not Ready in the boots after an upgrade
+	stuck   bool // its next boot does not come up; the one after it does
+	former  bool // its boots take the kernel that it had before its upgrade
+	outside bool // its kernel comes from outside: none lies in /boot
+	halfWay bool // a change of its packages has begun and not ended
 }
-
-// leftHalfWay is how the pods of a patch end on a machine whose packages are half-way.
-var leftHalfWay = worlds.End{ExitCode: 3, Message: "an earlier change of packages was interrupted"}
 
 // ill says whether the machine is not in order after its upgrade.
 func (m *machine) ill() bool { return m.broken && m.release > 0 }
@@ -68,9 +60,8 @@ func (c simCluster) startPatch(ctx context.Context, node kamino.Node, task kamin
 			}
 			return nil
 		}
-		w.patches[key] = pod
 		w.happened("%s asks %s to %s", c.p.name, node.Name, task)
-		w.runPatch(key, pod, task, run, policy.Boot)
+		w.play(w.patches, key, pod, task, order, policy.Boot)
 		return nil
 	})
 }
@@ -132,13 +123,11 @@ func (c simCluster) AskPackages(ctx context.Context, node kamino.Node, order kam
 		if err != nil {
 			return err
 		}
+		pod.w, pod.pods, pod.key = w, w.patches, key
 		w.patches[key] = pod
-		boots := m.boots
-		w.after(4*time.Second, func() {
-			if n := w.nodes[node.Name]; n != nil && w.patches[key] == pod && m.boots == boots && m.kubelet && !w.mute {
-				n.Annotations[kamino.AnnotationPackages] = packedPackages(order, m.packages())
-				w.changeNode(n)
-				pod.AgentPod = shown(worlds.End{})
+		m.Later(4*time.Second, func() {
+			if m.Kubelet && !w.mute && m.Tell(kamino.AnnotationPackages, worlds.Pack(order.Run, order.Nonce, "list", []byte(m.packages()))) {
+				pod.Ends(worlds.End{})
 			}
 		})
 		return nil
@@ -150,87 +139,48 @@ func (c simCluster) Record(_ context.Context, n kamino.Node, _, reason, message 
 	c.p.w.events = append(c.p.w.events, n.Name+" "+reason+" "+message)
 }
 
-func packedPackages(order kamino.SealOrder, list string) string {
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, _ = z.Write([]byte(list)) // neither fails: a buffer takes everything
-	_ = z.Close()
-	text, _ := json.Marshal(map[string]any{"run": order.Run, "nonce": order.Nonce, "list": packed.Bytes()})
-	return string(text)
+// CheckPackages and what follows implement worlds.Host.
+func (m *machine) CheckPackages() error {
+	if m.halfWay {
+		return errors.New("an earlier change of packages was interrupted")
+	}
+	return nil
 }
 
-// runPatch plays a pod of a patch, and the host's unit.
-func (w *world) runPatch(key string, pod *simSealPod, task kamino.Task, run, boot string) {
-	m := w.machineOf(w.nodes[pod.node])
-	if m == nil {
-		return
+func (m *machine) BeginUpgrade(worlds.Order) error {
+	err := m.CheckPackages()
+	m.halfWay = true
+	return err
+}
+
+func (m *machine) Upgrade(o worlds.Order) string {
+	report := kamino.PatchReport{Boot: m.BootID, Manager: "apt", Kept: []string{"kubelet"}}
+	if m.halfWay = false; m.release == 0 {
+		m.release, m.pending = 1, true
+		report.Changed = []kamino.PackageMoved{{Name: "libc6", From: "1", To: "2"}}
 	}
-	boots := m.boots
-	here := func() bool { return m.boots == boots && !m.gone }
-	ends := func(after time.Duration, then func()) {
-		w.after(after, func() {
-			if here() && m.kubelet && w.patches[key] == pod && !pod.Failed {
-				pod.Started = true
-				then()
-				pod.AgentPod = shown(worlds.End{})
-				w.happened("the pod of %s on %s ended", task, m.Hostname)
-			}
-		})
+	report.Reboot = m.reasons()
+	return answer(o, report)
+}
+
+func (m *machine) Look(o worlds.Order) string {
+	seen := kamino.PatchReport{Boot: m.BootID, Running: "6.1", Newest: "6.1", Reboot: m.reasons()}
+	if m.outside {
+		seen.Newest = ""
 	}
-	switch task {
-	case kamino.TaskReboot:
-		ends(3*time.Second, func() {
-			if m.bootID == boot {
-				w.restart(m)
-			}
-		})
-	case kamino.TaskCheck:
-		w.after(m.fate.Pace()*4*time.Second, func() {
-			if here() && m.kubelet && w.patches[key] == pod {
-				end := m.fate.Survey()
-				if m.halfWay && end == (worlds.End{}) {
-					end = leftHalfWay
-				}
-				pod.AgentPod = shown(end)
-				w.happened("the check of %s ended: %s", m.Hostname, pod.Message)
-			}
-		})
-	case kamino.TaskLook:
-		if m.fate.Survey().Refused != "" {
-			ends(time.Second, func() {})
-			return
-		}
-		ends(4*time.Second, func() {
-			m.looked = m.bootID
-			seen := kamino.PatchReport{Boot: m.bootID, Running: "6.1", Newest: "6.1", Reboot: m.reasons()}
-			if m.outside {
-				seen.Newest = ""
-			}
-			w.answer(m, kamino.AnnotationPatchLook, run, pod.nonce, seen)
-		})
-	case kamino.TaskPatch:
-		w.after(3*time.Second, func() {
-			if !here() || w.patches[key] != pod {
-				return
-			}
-			pod.Started = true
-			if m.halfWay {
-				pod.AgentPod = shown(leftHalfWay)
-				return
-			}
-			if m.working != run { // else it is found again
-				m.working, m.unseen = run, true
-				w.after(m.fate.Pace()*managerTime, func() { w.upgraded(m, run, pod.nonce, here) })
-			}
-		})
-		if w.rng.IntN(4) == 0 { // the runtime is upgraded, and the pod with it
-			w.after(20*time.Second, func() {
-				if w.patches[key] == pod && here() {
-					pod.Failed, pod.Ousted, pod.Message = true, true, "failed, exit code 137"
-				}
-			})
-		}
-	}
+	return answer(o, seen)
+}
+
+// Stuck implements worlds.Host.
+func (m *machine) Stuck() bool {
+	stuck := m.stuck
+	m.stuck = false
+	return stuck
+}
+
+func answer(o worlds.Order, r kamino.PatchReport) string {
+	text, _ := json.Marshal(r)
+	return worlds.Pack(o.Run, o.Nonce, "report", text)
 }
 
 func (m *machine) reasons() []string {
@@ -238,67 +188,6 @@ func (m *machine) reasons() []string {
 		return []string{"kernel 6.2 is installed and 6.1 runs"}
 	}
 	return nil
-}
-
-// upgraded is the end of a unit that nobody interrupted.
-func (w *world) upgraded(m *machine, run, nonce string, here func() bool) {
-	if !here() {
-		return
-	}
-	report := kamino.PatchReport{Boot: m.bootID, Manager: "apt", Kept: []string{"kubelet"}}
-	if m.release == 0 {
-		m.release, m.pending = 1, true
-		report.Changed = []kamino.PackageMoved{{Name: "libc6", From: "1", To: "2"}}
-	}
-	m.working = ""
-	report.Reboot = m.reasons()
-	w.happened("packages of %s are upgraded", m.Hostname)
-	w.answer(m, kamino.AnnotationPatch, run, nonce, report)
-	for key, pod := range w.patches {
-		if key == string(kamino.TaskPatch)+" "+run && !pod.Failed {
-			pod.AgentPod = shown(worlds.End{})
-		}
-	}
-}
-
-// answer writes a report on the machine's node as the agent does.
-func (w *world) answer(m *machine, annotation, run, nonce string, r kamino.PatchReport) {
-	n := w.nodes[m.Hostname]
-	if n == nil || n.SystemUUID != m.VMID {
-		return
-	}
-	text, _ := json.Marshal(r)
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, _ = z.Write(text)
-	_ = z.Close()
-	answer, _ := json.Marshal(map[string]any{"run": run, "nonce": nonce, "report": packed.Bytes()})
-	n.Annotations = maps.Clone(n.Annotations)
-	n.Annotations[annotation] = string(answer)
-	w.changeNode(n)
-}
-
-// restart is a reboot from inside.
-func (w *world) restart(m *machine) {
-	if m.restarts == nil {
-		m.restarts = map[string]int{}
-	}
-	if m.restarts[m.bootID]++; m.restarts[m.bootID] > 1 {
-		w.audit.violate("I32", "%s is restarted twice in boot %s", m.Hostname, m.bootID)
-	}
-	m.boots++
-	w.silence(m)
-	boots := m.boots
-	w.happened("machine %s restarts", m.Hostname)
-	if m.stuck {
-		return
-	}
-	w.after(m.fate.Pace()*bootTime, func() {
-		if m.boots == boots && !m.gone && m.fate != worlds.NeverBoots {
-			w.booted(m)
-			w.happened("node %s has booted", m.Hostname)
-		}
-	})
 }
 
 // Daemons implements kamino.Patcher.
@@ -319,10 +208,10 @@ func (c simCluster) Daemons(ctx context.Context, node kamino.Node) (out []kamino
 func (c simCluster) Sign(ctx context.Context, node kamino.Node, at time.Time) error {
 	return c.editNode(ctx, node, "Sign", invariant.Sign, func(n *simNode) {
 		w := c.p.w
-		if m := w.machineOf(n); m != nil && (m.ill() || m.pending || m.looked != m.bootID) {
+		if m := w.machineOf(n); m != nil && (m.ill() || m.pending || m.Looked != m.BootID) {
 			w.audit.violate("I32", "%s signs node %s, which was not seen to be in order", c.p.name, n.Name)
 		} else if m != nil {
-			m.unseen = false
+			m.Unseen = false
 		}
 		if mark, err := n.Mark(); err == nil && mark != nil && mark.Begun {
 			mark.Begun = false
@@ -368,7 +257,7 @@ func (c simCluster) editNode(ctx context.Context, node kamino.Node, method strin
 // nobody has examined since its packages were changed.
 func (w *world) keptBlocked() {
 	for _, n := range w.nodes {
-		if m := w.machineOf(n); m != nil && (m.ill() || m.unseen) && !n.Tainted(kamino.TaintPatchFailed) {
+		if m := w.machineOf(n); m != nil && (m.ill() || m.Unseen) && !n.Tainted(kamino.TaintPatchFailed) {
 			w.audit.violate("I32", "node %s is not in order after its patch, or was not examined, and is not blocked", n.Name)
 		}
 	}

@@ -103,11 +103,16 @@ var patchStories = []struct {
 	}},
 	{"a node that takes no pod to look at it stays blocked after the limit", func() string {
 		w := aged(1)
-		w.machineOf(w.nodes["a-0"]).fate = worlds.NoRoom
 		o := patchOptions()
 		o.Pool, o.Donor = "", "a-0"
 		began := w.now
-		p := w.patched(o)
+		p := w.startPatch(o)
+		p.tune = heard(func(ev kamino.Event) {
+			if ev.Step == kamino.StepReboot && ev.Kind == kamino.EventDone {
+				w.machineOf(w.nodes["a-0"]).Fate = worlds.NoRoom
+			}
+		})
+		w.wait()
 		if n := w.nodes["a-0"]; p.err == nil || !n.Tainted(kamino.TaintPatchFailed) || w.now.Sub(began) > time.Hour {
 			return fmt.Sprintf("after %s: %+v, %v", w.now.Sub(began), p.out, p.err)
 		}
@@ -134,7 +139,7 @@ var patchStories = []struct {
 		if len(p.out.Nodes) == 0 || p.out.Nodes[0].Cycled || !p.out.Nodes[0].Blocked || m.Power != kamino.PowerOn {
 			return fmt.Sprintf("%v, %+v, machine %s", p.err, p.out, m.Power)
 		}
-		w.booted(m) // a person restarts the guest
+		m.Booted() // a person restarts the guest
 		return w.over()
 	}},
 	{"a node that somebody put back in service meanwhile is not power-cycled: its pool would replace it", func() string {
@@ -152,15 +157,15 @@ var patchStories = []struct {
 		if p.err != nil || len(p.out.Nodes) != 2 || !p.out.Nodes[0].Blocked || !strings.Contains(p.out.Nodes[0].Error, "back in service") || p.out.Nodes[1].Signed == "" {
 			return fmt.Sprintf("%+v, %v", p.out, p.err)
 		}
-		if m.gone || m.Power != kamino.PowerOn || w.machines[id] != m || p.out.Nodes[0].Cycled {
-			return fmt.Sprintf("the machine is %s, gone %t", m.Power, m.gone)
+		if m.Gone || m.Power != kamino.PowerOn || w.machines[id] != m || p.out.Nodes[0].Cycled {
+			return fmt.Sprintf("the machine is %s, gone %t", m.Power, m.Gone)
 		}
-		w.booted(m) // a person mends it
+		m.Booted() // a person mends it
 		return w.over()
 	}},
 	{"a node that does not come back at all is left on and blocked, and the lease is free", func() string {
 		w := aged(1)
-		w.machineOf(w.nodes["a-0"]).fate = worlds.NeverBoots
+		w.machineOf(w.nodes["a-0"]).Fate = worlds.NeverBoots
 		p := w.patched(patchOptions())
 		if p.err != nil || len(p.out.Nodes) != 2 || !p.out.Nodes[0].Blocked || !p.out.Nodes[0].Cycled || w.standing(poolA).Holder != "" {
 			return fmt.Sprintf("%+v, %v", p.out, p.err)
@@ -172,7 +177,7 @@ var patchStories = []struct {
 		return w.over()
 	}},
 	{"a node whose packages were left half-way, or that has no image for the pod, is refused with its pods on it, and the next is taken", func() string {
-		for _, sick := range []func(*machine){func(m *machine) { m.halfWay = true }, func(m *machine) { m.fate = worlds.NoImage }} {
+		for _, sick := range []func(*machine){func(m *machine) { m.halfWay = true }, func(m *machine) { m.Fate = worlds.NoImage }} {
 			w := aged(1)
 			sick(w.machineOf(w.nodes["a-0"]))
 			p := w.patched(patchOptions())
@@ -221,7 +226,7 @@ var patchStories = []struct {
 				return true
 			})
 			p := w.update(options("a-0"))
-			if m := w.machineOf(n); len(left) > 0 && m.working != "" {
+			if m := w.machineOf(n); len(left) > 0 && m.Working() {
 				w.DeletePods() // who removed the block examines the node, and removes them
 				w.audit.settled()
 				if wrong := w.audit.violations; len(wrong) > 0 || p.err == nil || !strings.Contains(p.err.Error(), left[0].String()) {
@@ -336,8 +341,8 @@ var patchStories = []struct {
 			return fmt.Sprintf("%+v, %v", p.out, p.err)
 		}
 		n := w.nodes["a-0"]
-		if m := w.machineOf(n); m.release != 0 || m.boots != 1 || len(n.Taints) > 0 || n.Annotations[kamino.AnnotationRun] != "" {
-			return fmt.Sprintf("%+v, %d boots", n.Node, m.boots)
+		if m := w.machineOf(n); m.release != 0 || m.Boots != 1 || len(n.Taints) > 0 || n.Annotations[kamino.AnnotationRun] != "" {
+			return fmt.Sprintf("%+v, %d boots", n.Node, m.Boots)
 		}
 		return w.over()
 	}},

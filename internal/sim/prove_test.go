@@ -653,7 +653,7 @@ func TestWatch(t *testing.T) {
 		w.version("2026.03.09").sick = mute
 		for i := range 2 - tt.late { // for months
 			m := w.addMachine(poolA, fmt.Sprintf("a-old%d", i), artifactID(poolA, kamino.Version, "2026.03.09"))
-			m.kubelet = false
+			m.Kubelet = false
 			delete(w.nodes, m.Hostname)
 		}
 		var doubts []string
@@ -685,7 +685,7 @@ func replaced(w *world, after time.Duration) {
 	w.after(after, func() {
 		p, sick := w.pools[poolA], 0
 		for _, m := range w.machines {
-			if !m.kubelet {
+			if !m.Kubelet {
 				w.removeMachine(m)
 				sick++
 			}
@@ -699,7 +699,7 @@ func replaced(w *world, after time.Duration) {
 // power is what the cloud says of the machines without a kubelet.
 func power(w *world, is kamino.Power, failure string) {
 	for _, m := range w.machines {
-		if !m.kubelet {
+		if !m.Kubelet {
 			m.Power, m.Failure = is, failure
 		}
 	}
@@ -709,7 +709,7 @@ func power(w *world, is kamino.Power, failure string) {
 func zoned(w *world, well bool) {
 	w.nodes["a-1"].Labels[zoneLabel], w.nodes["a-1"].Ready = theZone, well
 	for _, m := range w.machines {
-		if !m.kubelet {
+		if !m.Kubelet {
 			m.Zone = theZone
 		}
 	}
@@ -799,10 +799,10 @@ func TestProveAgainKilled(t *testing.T) {
 				continue
 			}
 			donor := w.machineOf(w.nodes["a-0"])
-			boots := donor.boots
+			boots := donor.Boots
 			again := w.update(o)
-			if again.err != nil || again.result.Version != kamino.VersionName(w.now) || donor.boots != boots || w.probe != "" {
-				t.Errorf("giving back %t: %v, version %s, donor booted %d times more, probe %q is left", givesBack, again.err, again.result.Version, donor.boots-boots, w.probe)
+			if again.err != nil || again.result.Version != kamino.VersionName(w.now) || donor.Boots != boots || w.probe != "" {
+				t.Errorf("giving back %t: %v, version %s, donor booted %d times more, probe %q is left", givesBack, again.err, again.result.Version, donor.Boots-boots, w.probe)
 			}
 			w.audit.settled()
 			w.sound(t)
@@ -853,7 +853,7 @@ func (w *world) loseCanary(back bool) (lost *simCanary) {
 	for _, c := range w.canaries {
 		lost = c
 	}
-	lost.machine.kubelet = back
+	lost.machine.Kubelet = back
 	return lost
 }
 
@@ -926,7 +926,7 @@ func TestFailureEvents(t *testing.T) {
 		worlds.NeverBoots:    {kamino.EventRunFailed, kamino.EventDonorAway},
 	} {
 		w := aged(1)
-		w.machineOf(w.nodes["a-0"]).fate = fate
+		w.machineOf(w.nodes["a-0"]).Fate = fate
 		p := w.update(options("a-0"))
 		w.wait()
 		var got []string

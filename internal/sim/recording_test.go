@@ -24,8 +24,8 @@ func TestInterruptedWhileRecording(t *testing.T) {
 			w.update(options("a-0"), fault{kind: worlds.Interrupted, at: s.at})
 			w.advance(w.now.Add(10 * time.Minute))
 			m, n := w.machineOf(w.nodes["a-0"]), w.nodes["a-0"]
-			if m.Power != kamino.PowerOn || !m.kubelet {
-				t.Fatalf("seed %d, interrupted at %s: ten minutes later the donor is %s, its kubelet runs: %t; its node has mark %q and taints %v", seed, s, m.Power, m.kubelet, n.Annotations[kamino.AnnotationRun], n.Taints)
+			if m.Power != kamino.PowerOn || !m.Kubelet {
+				t.Fatalf("seed %d, interrupted at %s: ten minutes later the donor is %s, its kubelet runs: %t; its node has mark %q and taints %v", seed, s, m.Power, m.Kubelet, n.Annotations[kamino.AnnotationRun], n.Taints)
 			}
 		}
 	}

@@ -86,7 +86,7 @@ var regressions = []regression{
 		}},
 	{name: "Kubernetes asks for silence, then the run fails", found: "the failure was written on the lease too early",
 		strike: func(at finder, w *world) []fault {
-			w.machines[w.nodes["a-0"].ProviderID].fate = worlds.SealIsMute
+			w.machines[w.nodes["a-0"].ProviderID].Fate = worlds.SealIsMute
 			return []fault{{kind: worlds.Throttled, at: at("seal", "SetLease", -1)}}
 		}},
 	{name: "Kubernetes asks for silence while the run goes on", found: "the next intent was written too early",
@@ -113,7 +113,7 @@ var regressions = []regression{
 		second: func(finder, *world) []fault { return []fault{meets("a person removes our annotation", 20)} }},
 	{name: "sealed, killed, started by a person", found: "a disk that had booted since was taken for sealed",
 		strike: func(at finder, w *world) []fault {
-			w.machines[w.nodes["a-0"].ProviderID].fate = worlds.NeverBoots // boots, but its kubelet is silent
+			w.machines[w.nodes["a-0"].ProviderID].Fate = worlds.NeverBoots // boots, but its kubelet is silent
 			return []fault{{kind: worlds.KillAfter, at: at("stop", "Instance", 1)}}
 		},
 		second: func(finder, *world) []fault { return []fault{meets("a person starts the donor", 40)} }},

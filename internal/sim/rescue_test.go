@@ -182,7 +182,7 @@ func TestForgedMark(t *testing.T) {
 				w.tracing = true
 				own, other := w.nodes["a-1"], w.nodes["a-0"]
 				w.forge("a-1", forge(w, own, other))
-				w.silence(w.machineOf(own)) // as if it were sealed
+				w.machineOf(own).Silence() // as if it were sealed
 				w.advance(w.now.Add(time.Hour))
 				leases := len(w.leases)
 				p := run(w)
@@ -215,7 +215,7 @@ func TestCopiedRecord(t *testing.T) {
 			l := w.leases[poolA]
 			l.Holder, l.Process, l.Record = "x", "dead", kamino.Record{Donor: donor, Instance: other.ProviderID, VMID: other.SystemUUID, Sealing: true, Step: "stop"}
 			w.leases[poolA] = l
-			w.silence(w.machineOf(other))
+			w.machineOf(other).Silence()
 			w.advance(w.now.Add(time.Hour))
 			var p *proc
 			if command == "restore" {
@@ -500,7 +500,7 @@ func manyKilled(pools int) *world {
 		n.Taints = []kamino.Taint{{Key: kamino.TaintBlock, Value: run, Effect: "NoSchedule"}}
 		w.leases[id] = kamino.Lease{Pool: id, Holder: run, Process: "dead", Epoch: 1, Revision: "1", Record: kamino.Record{
 			Donor: n.Name, Instance: n.ProviderID, VMID: m.VMID, Sealing: true, Step: "stop", Acts: []kamino.Act{kamino.ActPowerOff}}}
-		m.touched, m.sealed = run, run
+		m.Touched, m.Sealed = run, run
 		w.halt(m)
 	}
 	w.advance(w.now.Add(time.Hour))
@@ -521,7 +521,7 @@ func TestManyKilled(t *testing.T) {
 		var look func()
 		look = func() {
 			for name, n := range w.nodes {
-				if m := w.machineOf(n); back[name] == 0 && m.kubelet && m.touched == "" {
+				if m := w.machineOf(n); back[name] == 0 && m.Kubelet && m.Touched == "" {
 					back[name] = w.now.Sub(begun)
 				}
 			}

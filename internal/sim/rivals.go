@@ -79,8 +79,8 @@ func (w *world) unmarked(node string) (*machine, *simNode) {
 // Forge implements worlds.World: it falls silent, as a sealed machine does.
 func (w *world) Forge(node string) {
 	if m, n := w.unmarked(node); m != nil {
-		w.forge(n.Name, kamino.Mark{Format: 1, Run: "forged", Pool: poolA, Instance: m.ID, VMID: m.VMID, BootID: m.bootID, Sealing: true})
-		w.silence(m)
+		w.forge(n.Name, kamino.Mark{Format: 1, Run: "forged", Pool: poolA, Instance: m.ID, VMID: m.VMID, BootID: m.BootID, Sealing: true})
+		m.Silence()
 		m.forger = true
 	}
 }
@@ -94,7 +94,7 @@ func (w *world) forgeForeign(donor, other string) {
 		run = past[0].Run
 	}
 	if m != nil && victim != nil && run != "" {
-		w.forge(n.Name, kamino.Mark{Format: 1, Run: run, Pool: poolA, Instance: victim.ID, VMID: victim.VMID, BootID: m.bootID, Sealing: true})
+		w.forge(n.Name, kamino.Mark{Format: 1, Run: run, Pool: poolA, Instance: victim.ID, VMID: victim.VMID, BootID: m.BootID, Sealing: true})
 	}
 }
 
@@ -121,7 +121,7 @@ func (w *world) SwapDisk(node string) {
 	}
 	w.detachedDisks[m.Disk] = true
 	w.hit(rivalDiskSwapped)
-	m.Disk, m.sealed = fmt.Sprintf("/disks/%s-%d", m.Hostname, w.next()), ""
+	m.Disk, m.Sealed = fmt.Sprintf("/disks/%s-%d", m.Hostname, w.next()), ""
 	w.happened("the OS disk of %s is replaced", m.Hostname)
 }
 
@@ -181,8 +181,8 @@ func (w *world) unforge() {
 			delete(n.Annotations, kamino.AnnotationRun)
 			w.changeNode(n)
 		}
-		if !m.kubelet && m.Power == kamino.PowerOn && m.touched == "" {
-			w.booted(m)
+		if !m.Kubelet && m.Power == kamino.PowerOn && m.Touched == "" {
+			m.Booted()
 		}
 		w.happened("a person takes the forged mark off node %s", n.Name)
 	}
@@ -197,7 +197,7 @@ func (w *world) Restore() { w.startRestore(&proc{}) }
 // SetFate implements worlds.World.
 func (w *world) SetFate(node string, f worlds.Fate) {
 	if m, _ := w.donorOf(node); m != nil {
-		m.fate = f
+		m.Fate = f
 	}
 }
 
@@ -219,7 +219,7 @@ func (w *world) ScaleDown(node string) {
 	w.changeNode(n)
 	w.happened("cluster-autoscaler takes node %s", n.Name)
 	w.after(30*time.Second, func() {
-		if !m.gone {
+		if !m.Gone {
 			w.removeMachine(m)
 		}
 	})
@@ -232,8 +232,8 @@ func (w *world) ReplaceMachine(node string) {
 	if m == nil {
 		return
 	}
-	m.gone = true
-	m.boots++
+	m.Gone = true
+	m.Boots++
 	delete(w.machines, m.ID)
 	w.happened("machine %s is deleted", m.Hostname)
 	if n := w.nodes[node]; w.replaces { // the new one has another ID, and a node of its own
@@ -260,20 +260,17 @@ func (w *world) DeleteNode(node string) {
 	if m == nil {
 		return
 	}
-	boot := m.bootID
+	boot := m.BootID
 	w.removeNode(n)
 	w.audit.person(n.Name)
-	if !m.kubelet {
+	if !m.Kubelet {
 		return
 	}
 	// A kubelet does not notice before it is restarted; somebody restarts it.
 	// Should its disk be sealed meanwhile, it stays silent until the next boot.
 	w.after(time.Second, func() {
-		if m.kubelet && m.bootID == boot && w.nodes[m.Hostname] == nil && m.touched == "" {
-			boots := m.boots
-			w.booted(m)
-			m.bootID, m.boots = boot, boots
-			w.nodes[m.Hostname].BootID = boot
+		if m.Kubelet && m.BootID == boot && w.nodes[m.Hostname] == nil && m.Touched == "" {
+			m.register()
 			w.happened("node object %s is registered again", m.Hostname)
 		}
 	})
@@ -351,7 +348,7 @@ func (w *world) release() {
 
 // BindVolume implements worlds.World.
 func (w *world) BindVolume(node string) {
-	if m, n := w.donorOf(node); m != nil && m.kubelet && m.touched == "" && !n.Tainted(kamino.TaintBlock) {
+	if m, n := w.donorOf(node); m != nil && m.Kubelet && m.Touched == "" && !n.Tainted(kamino.TaintBlock) {
 		m.local = true
 		w.hit(cellBound)
 		w.happened("a claim is bound to a disk of node %s", node)
@@ -360,7 +357,7 @@ func (w *world) BindVolume(node string) {
 
 // PodComesBack implements worlds.World.
 func (w *world) PodComesBack(node string) {
-	if m, _ := w.donorOf(node); m != nil && m.kubelet && m.touched == "" {
+	if m, _ := w.donorOf(node); m != nil && m.Kubelet && m.Touched == "" {
 		w.comes(node)
 	}
 }

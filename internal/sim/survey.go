@@ -25,31 +25,8 @@ func (c simCluster) survey(ctx context.Context, node kamino.Node, order kamino.S
 		if err != nil || w.surveys[run] != nil {
 			return err
 		}
-		w.surveys[run] = pod
 		w.happened("%s creates the inventory's pod of %s", c.p.name, run)
-		w.runSurvey(run, pod)
+		w.play(w.surveys, run, pod, kamino.TaskInventory, order, "")
 		return nil
-	})
-}
-
-// runSurvey plays the pod of an inventory, which ends with the machine's boot.
-func (w *world) runSurvey(run string, pod *simSealPod) {
-	m := w.machineOf(w.nodes[pod.node])
-	if m == nil {
-		return
-	}
-	boots := m.boots
-	end, after := m.fate.Survey(), m.fate.Pace()*surveyTime
-	switch {
-	case end.Refused != "":
-		after = time.Second
-	case end.Waiting != "":
-		after = 3 * time.Second
-	}
-	w.after(after, func() {
-		if w.surveys[run] == pod && m.boots == boots && !m.gone && m.kubelet {
-			pod.AgentPod = shown(end)
-			w.happened("the inventory of %s ended: %s", m.Hostname, pod.Message)
-		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 // left, and the message is the agent's.
 func TestRefusedBeforeDrain(t *testing.T) {
 	w := aged(1)
-	w.machineOf(w.nodes["a-0"]).fate = worlds.DiskIsRefused
+	w.machineOf(w.nodes["a-0"]).Fate = worlds.DiskIsRefused
 	p := w.update(options("a-0"))
 	var step *kamino.StepError
 	if !errors.As(p.err, &step) || step.Step != "inventory" || !step.Refused || kamino.Hint(p.err) == "" || !strings.Contains(p.err.Error(), "nothing explains") {
@@ -40,11 +40,11 @@ func TestRefusedForAnother(t *testing.T) {
 	for at := 1; ; at++ {
 		w := aged(1)
 		m := w.machineOf(w.nodes["a-0"])
-		m.fate = worlds.DiskIsRefused
+		m.Fate = worlds.DiskIsRefused
 		if p := w.update(options("a-0"), fault{kind: worlds.KillAfter, at: at}); !p.crashed {
 			return
 		}
-		m.fate = worlds.Healthy
+		m.Fate = worlds.Healthy
 		if p := w.update(options("a-0")); p.err != nil {
 			t.Errorf("killed after call %d: %v", at, p.err)
 		}
@@ -56,7 +56,7 @@ func TestRefusedForAnother(t *testing.T) {
 // refusal.
 func TestInventoryFailed(t *testing.T) {
 	w := aged(1)
-	w.machineOf(w.nodes["a-0"]).fate = worlds.NoImage
+	w.machineOf(w.nodes["a-0"]).Fate = worlds.NoImage
 	p := w.update(options("a-0"))
 	var step *kamino.StepError
 	if !errors.As(p.err, &step) || step.Step != "inventory" || step.Refused {
@@ -69,7 +69,7 @@ func TestInventoryFailed(t *testing.T) {
 // the seal.
 func TestNoRoomForInventory(t *testing.T) {
 	w := aged(1)
-	w.machineOf(w.nodes["a-0"]).fate = worlds.NoRoom
+	w.machineOf(w.nodes["a-0"]).Fate = worlds.NoRoom
 	if p := w.update(options("a-0")); p.err != nil {
 		t.Fatal(p.err)
 	}
@@ -88,7 +88,7 @@ func TestInventoryBesideSettling(t *testing.T) {
 		t.Fatal(p.err)
 	}
 	var at []time.Time
-	for _, what := range []string{"creates the inventory's pod", "the inventory of a-0 ended", "is evicted"} {
+	for _, what := range []string{"creates the inventory's pod", "-run1 ended: succeeded", "is evicted"} {
 		i := slices.IndexFunc(w.trace, func(line string) bool { return strings.Contains(line, what) })
 		if i < 0 {
 			t.Fatalf("nothing %s in\n%s", what, strings.Join(w.trace, "\n"))

@@ -19,15 +19,15 @@ func TestTakenBack(t *testing.T) {
 func takenBack(t *testing.T, w *world) {
 	t.Helper()
 	m := w.machineOf(w.nodes["a-0"])
-	m.fate = worlds.SealTakenBack
-	boot := m.bootID
+	m.Fate = worlds.SealTakenBack
+	boot := m.BootID
 	p := w.update(options("a-0"))
 	n := w.nodes["a-0"]
 	if p.err == nil || !strings.Contains(p.err.Error(), worlds.Failure) {
 		t.Errorf("the run ended with %v", p.err)
 	}
-	if m.bootID != boot || m.Power != kamino.PowerOn {
-		t.Errorf("the donor is %s, in boot %s, and was in %s", m.Power, m.bootID, boot)
+	if m.BootID != boot || m.Power != kamino.PowerOn {
+		t.Errorf("the donor is %s, in boot %s, and was in %s", m.Power, m.BootID, boot)
 	}
 	if n.Annotations[kamino.AnnotationRun] != "" || n.Tainted(kamino.TaintBlock) || !n.Ready {
 		t.Errorf("the node has %v and %v, Ready %t", n.Annotations, n.Taints, n.Ready)

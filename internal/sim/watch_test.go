@@ -30,7 +30,7 @@ func TestWatchGoesOn(t *testing.T) {
 			ready++
 		}
 		if broken < 2 { // a rack loses its network
-			n.Ready, m.kubelet = false, false
+			n.Ready, m.Kubelet = false, false
 			broken++
 		}
 	}
@@ -110,7 +110,7 @@ func TestWatchWithoutBirths(t *testing.T) {
 		}
 		for _, host := range []string{"a-old0", "a-old1"} { // and two are broken, which is why somebody looked
 			w.nodes[host].Ready = false
-			w.machines[w.nodes[host].ProviderID].kubelet = false
+			w.machines[w.nodes[host].ProviderID].Kubelet = false
 		}
 		w.advance(w.now.Add(30 * 24 * time.Hour))
 		if _, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {

@@ -66,7 +66,7 @@ func resumed(zone string, first, more int) (*world, *proc) {
 // Ready, and returns them. With their machine's own UUID they would go when it is removed.
 func registerDead(w *world, zone string) (dead []*simNode) {
 	for _, m := range w.machines {
-		if m.kubelet || w.nodes[m.Hostname] != nil {
+		if m.Kubelet || w.nodes[m.Hostname] != nil {
 			continue
 		}
 		m.Zone = zone

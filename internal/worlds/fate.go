@@ -1,6 +1,10 @@
 package worlds
 
-import "time"
+import (
+	"time"
+
+	"kamino.dev/kamino"
+)
 
 // Fate is what goes wrong inside a machine.
 type Fate int
@@ -39,26 +43,23 @@ type End struct {
 	Message  string // of the container
 }
 
-// Survey is how the inventory's pod ends on a machine.
-func (f Fate) Survey() End {
-	switch f {
-	case NoRoom:
+// Starts is how a pod of the agent ends that the machine does not start; zero: it starts.
+func (f Fate) Starts(task kamino.Task) End {
+	switch {
+	case f == NoRoom && task != kamino.TaskSeal: // which comes when the node is drained
 		return End{Refused: "OutOfpods"}
-	case NoImage:
+	case f == NoImage:
 		return End{Waiting: "ImagePullBackOff"}
-	case DiskIsRefused:
-		return End{ExitCode: 3, Message: "nothing explains why 1 files are on the disk"}
+	case f == SealFails && task == kamino.TaskSeal:
+		return End{ExitCode: 1, Message: "no space left on device"}
 	}
 	return End{}
 }
 
-// Seal is how the seal pod ends on a machine; ok is false where it goes to work.
-func (f Fate) Seal() (end End, ok bool) {
-	switch f {
-	case NoImage:
-		return End{Waiting: "ImagePullBackOff"}, true
-	case SealFails:
-		return End{ExitCode: 1, Message: "no space left on device"}, true
+// Ends is how a pod ends that only looks.
+func (f Fate) Ends(task kamino.Task) End {
+	if f == DiskIsRefused && task == kamino.TaskInventory {
+		return End{ExitCode: 3, Message: "nothing explains why 1 files are on the disk"}
 	}
-	return End{}, false
+	return End{}
 }

@@ -32,12 +32,9 @@ func (w *World) fill() error {
 		return err
 	}
 	for _, in := range w.fleet.Instances() {
-		m := &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), on: true, boots: 1}
-		w.machines[strings.ToLower(in.ID)] = m
-		if w.shape.Patch {
-			w.writeDisk(m, sources)
-		}
-		w.comeUp(m)
+		m := w.newMachine(in)
+		m.on, m.Boots = true, 1
+		m.Booted()
 		if w.donor == "" {
 			w.donor = m.node
 		} else if w.spare == "" {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/agent/patch"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/invariant"
 	"kamino.dev/kamino/internal/worlds"
@@ -24,29 +25,39 @@ const (
 	bootTime     = 8 * time.Second
 	podStartTime = 2 * time.Second
 	podStopTime  = 2 * time.Second
-	sealTime     = 2 * time.Second
 	surveyTime   = 30 * time.Second // longer than cluster-autoscaler is given
 	beatTime     = 10 * time.Second // between two heartbeats, as kubelet's default
-	silence      = 40 * time.Second // after which a node is not Ready, as the default of Kubernetes
 	forgetTime   = 15 * time.Second // until the Node of a deleted VM is deleted
 	canaryStays  = 20 * time.Minute // until that of a canary is, of which whoever made it shall not rely on others
 )
 
-// machine is an instance and the kubelet on it.
+// times are those of its machines.
+var times = worlds.Times{Boot: bootTime, PodStart: podStartTime, Survey: surveyTime, Seal: 2 * time.Second, Upgrade: managerTime}
+
+// machine is an instance and the kubelet on it. It implements [worlds.Host].
 type machine struct {
-	id      string // ARM ID
-	vm      string
-	node    string
-	on      bool
-	kubelet bool           // it runs
-	boot    *nodes.Kubelet // the last that came up; nil before the first
-	boots   int
-	beat    time.Time
-	fate    worlds.Fate
-	canary  bool // not of the pool
-	served  bool // somebody has put it in service, which kamino wants out of it
-	local   bool // a claim is bound to a volume on its own disk
-	patchState
+	worlds.Guest
+	w      *World
+	id     string // ARM ID
+	vm     string
+	node   string
+	on     bool
+	boot   *nodes.Kubelet // the last that came up; nil before the first
+	beat   time.Time
+	canary bool // not of the pool
+	served bool // somebody has put it in service, which kamino wants out of it
+	local  bool // a claim is bound to a volume on its own disk
+}
+
+// newMachine is a machine that is off.
+func (w *World) newMachine(in emulator.Instance) *machine {
+	m := &machine{w: w, id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), canary: in.Tags[kamino.TagCanary] != ""}
+	m.Guest = worlds.Guest{Host: m, Times: times}
+	w.machines[strings.ToLower(in.ID)] = m
+	if w.shape.Patch {
+		w.writeDisk(m, sources)
+	}
+	return m
 }
 
 // react does what kubelets and controllers do about what has happened. No
@@ -74,18 +85,6 @@ func (w *World) react() {
 	w.judgeNext()
 }
 
-// later lets a machine act when its time has come, unless it lost power meanwhile.
-func (w *World) later(m *machine, d time.Duration, act func()) {
-	boots := m.boots
-	w.clock.virtual.AfterFunc(d, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if m.boots == boots {
-			act()
-		}
-	})
-}
-
 // check keeps the first failure of the harness's own calls; objects may be gone
 // and pods replaced, which is no failure.
 func (w *World) check(what string, err error) {
@@ -103,8 +102,8 @@ func (w *World) power(id string) {
 	if !exists || m != nil && m.vm != in.VMID {
 		if gone := m; gone != nil {
 			delete(w.machines, key)
-			gone.boots++
-			gone.on, gone.kubelet = false, false
+			gone.Boots++
+			gone.on, gone.Kubelet, gone.Gone = false, false, true
 			stays := forgetTime
 			if gone.canary {
 				stays = canaryStays
@@ -117,42 +116,17 @@ func (w *World) power(id string) {
 		return
 	}
 	if m == nil {
-		m = &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), canary: in.Tags[kamino.TagCanary] != ""}
-		w.machines[key] = m
-		if w.shape.Patch {
-			w.writeDisk(m, sources)
-		}
+		m = w.newMachine(in)
 	}
 	on := in.PowerState == emulator.PowerRunning
 	switch {
 	case on && !m.on && in.State != "Creating":
 		m.on = true
-		m.boots++
-		w.later(m, m.fate.Pace()*bootTime, func() { w.booted(m) })
+		m.On()
 	case !on && m.on:
-		w.off(m, in.PowerState == emulator.PowerStopping)
+		m.on = false
+		m.Cut(in.PowerState == emulator.PowerStopping)
 	}
-}
-
-// off ends a kubelet: one that is asked to shut down says so, one whose power is
-// cut is found silent.
-func (w *World) off(m *machine, asked bool) {
-	was := m.kubelet
-	m.on, m.kubelet = false, false
-	m.boots++
-	if !was {
-		return
-	}
-	if asked {
-		w.tellNode("leave", m.boot.Leave(w.ctx))
-		return
-	}
-	w.silent(m)
-}
-
-// silent lets the node lifecycle controller find that nothing was heard of a node.
-func (w *World) silent(m *machine) {
-	w.later(m, silence, func() { w.tellNode("find silent", m.boot.FallSilent(w.ctx)) })
 }
 
 // tellNode notes that something was written on a node.
@@ -161,36 +135,84 @@ func (w *World) tellNode(what string, err error) {
 	w.dirty.nodes = true
 }
 
-// booted is a kubelet that starts: what the disk lacks is made anew first.
-func (w *World) booted(m *machine) {
-	if m.fate == worlds.NeverBoots {
-		return
-	}
-	stuck := false
-	w.writeDisk(m, func(files map[string]string) { stuck = nodes.Stuck(files) })
-	if stuck {
-		return
-	}
-	w.comeUp(m)
-	w.dirty.nodes, w.tend = true, true
-}
-
-// comeUp lets the kubelet of a machine register its node.
-func (w *World) comeUp(m *machine) {
+// Up implements worlds.Host: what the disk lacks is made anew first.
+func (m *machine) Up() bool {
+	w := m.w
 	in, ok := w.fleet.Instance(m.id)
 	if !ok {
-		return // deleted meanwhile
+		return false // deleted meanwhile
 	}
 	in.VMID = m.vm
 	boot, err := nodes.Machine{Cloud: w.fleet, Instance: in, Client: w.station.admin, Network: &w.network, Now: w.clock.Now}.Boot()
 	if err != nil {
-		return
+		return false
 	}
-	m.boot, m.kubelet = boot, true
+	m.boot, m.BootID = boot, boot.Boot().ID
 	if m.canary {
 		w.canaries[m.node] = true
 	}
 	w.register(m)
+	w.tend = true
+	return true
+}
+
+// After, Draw, Happened, Violate and what follows implement worlds.Host. Nothing here is by chance.
+func (m *machine) After(d time.Duration, do func()) {
+	m.w.clock.virtual.AfterFunc(d, func() {
+		m.w.mu.Lock()
+		defer m.w.mu.Unlock()
+		do()
+	})
+}
+
+func (m *machine) Draw(int) int { return 0 }
+
+func (m *machine) Happened(format string, args ...any) {
+	m.w.trace("machine "+m.node+": "+format, args...)
+}
+
+func (m *machine) Violate(id, format string, args ...any) {
+	m.w.audit.Violate(id, m.node+": "+format, args...)
+}
+
+func (m *machine) Shows(sign worlds.Sign) {
+	switch sign {
+	case worlds.Leaves:
+		m.w.tellNode("leave", m.boot.Leave(m.w.ctx))
+	case worlds.Silent:
+		m.w.tellNode("find silent", m.boot.FallSilent(m.w.ctx))
+	case worlds.Resumed:
+		m.w.tellNode("resume", m.boot.Report(m.w.ctx))
+	}
+}
+
+func (m *machine) Tell(key, text string) bool {
+	if m.w.clock.Now().Before(m.w.apiAway) {
+		return false
+	}
+	m.w.tellNode("tell by node "+m.node, m.boot.Annotate(m.w.ctx, map[string]string{key: text}))
+	return true
+}
+
+func (m *machine) SwitchesOff() {
+	if !m.w.shape.Mute {
+		m.w.fleet.PowerOffFromGuest(m.id)
+	}
+}
+
+func (m *machine) Stuck() (stuck bool) {
+	m.w.writeDisk(m, func(files map[string]string) { stuck = nodes.Stuck(files) })
+	return stuck
+}
+
+func (m *machine) SealDisk(o worlds.Order, forged bool) (map[string]string, bool) {
+	if forged {
+		text, err := json.Marshal(kamino.Receipt{Run: o.Run, Policy: o.Policy, Donor: m.node, VMID: m.vm, SealedAt: m.w.clock.Now(), Hash: "sha256:" + strings.Repeat("0", 64)})
+		m.w.check("forge receipt", err)
+		return map[string]string{kamino.AnnotationReceipt: string(text)}, true
+	}
+	notes, err := m.boot.Seal(o.Run, o.Nonce, o.Policy)
+	return notes, err == nil // else the machine was deleted
 }
 
 // register makes the node, with the report of a canary's agent.
@@ -208,7 +230,7 @@ func (w *World) writeDisk(m *machine, change func(map[string]string)) bool {
 // beatDue tells whether a kubelet has something to say that anybody listens to.
 func (w *World) beatDue() bool {
 	for _, m := range w.machines {
-		if m.kubelet && w.listened(m) && w.clock.Now().Sub(m.beat) >= beatTime {
+		if m.Kubelet && w.listened(m) && w.clock.Now().Sub(m.beat) >= beatTime {
 			return true
 		}
 	}
@@ -229,7 +251,7 @@ func (w *World) listened(m *machine) bool {
 
 func (w *World) beats() {
 	for _, m := range w.machines {
-		if m.kubelet && w.listened(m) && w.clock.Now().Sub(m.beat) >= beatTime {
+		if m.Kubelet && w.listened(m) && w.clock.Now().Sub(m.beat) >= beatTime {
 			m.beat = w.clock.Now()
 			w.check("renew lease of node", m.boot.Beat(w.ctx))
 		}
@@ -269,29 +291,81 @@ func (w *World) tendPods() {
 		m := w.machineNamed(pod.Spec.NodeName)
 		uid := string(pod.UID)
 		switch {
-		case m == nil || !m.kubelet:
+		case m == nil || !m.Kubelet:
 		case pod.DeletionTimestamp != nil && !w.pods["end "+uid]:
 			w.pods["end "+uid] = true
-			w.later(m, podStopTime, func() {
+			m.Later(podStopTime, func() {
 				w.check("remove pod", m.boot.Remove(w.ctx, pod))
 				w.dirty.pods = true
 				if strings.HasPrefix(pod.Name, comesPrefix) && w.coming {
 					w.comes(m)
 				}
 			})
-		case strings.HasPrefix(pod.Name, patchPrefix):
-			w.tendPatch(m, pod)
-		case strings.HasPrefix(pod.Name, sealPrefix) && !w.pods[uid]:
+		case !w.pods[uid]:
 			w.pods[uid] = true
-			w.later(m, podStartTime, func() { w.startSeal(m, pod) })
-		case agentPod.MatchString(pod.Name) && !w.pods[uid]: // it looks only
-			w.pods[uid] = true
-			end, takes := m.fate.Survey(), podStartTime
-			if end.Refused+end.Waiting == "" {
-				takes += surveyTime
+			if order, ok := orderOf(pod); ok {
+				m.Play(&agentsPod{m, pod}, order)
 			}
-			w.later(m, m.fate.Pace()*takes, func() { w.postEnd(m, pod, end) })
 		}
+	}
+}
+
+// orderOf is what a pod of the agent is for; false: it is none.
+func orderOf(pod *corev1.Pod) (o worlds.Order, ok bool) {
+	for _, t := range []struct {
+		prefix string
+		task   kamino.Task
+	}{{sealPrefix, kamino.TaskSeal}, {surveyPrefix, kamino.TaskInventory}, {listPrefix, kamino.TaskPackages}, {patchPrefix + "reboot-", kamino.TaskReboot},
+		{patchPrefix + "look-", kamino.TaskLook}, {patchPrefix + "check-", kamino.TaskCheck}, {patchPrefix, kamino.TaskPatch}} {
+		if run, ok := strings.CutPrefix(pod.Name, t.prefix); ok {
+			o = worlds.Order{Task: t.task, Run: run, Nonce: nodes.Nonce(pod), Policy: nodes.PodEnv(pod, patch.PolicyEnv)}
+			if t.task == kamino.TaskSeal {
+				o.Policy = nodes.SealPolicy(pod)
+			}
+			policy, err := patch.ParsePolicy(nodes.PodEnv(pod, patch.PolicyEnv))
+			o.Boot = policy.Boot
+			return o, err == nil
+		}
+	}
+	return o, false
+}
+
+// agentsPod is a pod of the agent on a machine. It implements [worlds.Pod].
+type agentsPod struct {
+	m *machine
+	*corev1.Pod
+}
+
+// now is the pod as it stands, nil where it is no more.
+func (p *agentsPod) now() *corev1.Pod {
+	pod, err := p.m.w.station.admin.CoreV1().Pods(p.Namespace).Get(p.m.w.ctx, p.Name, metav1.GetOptions{})
+	p.m.w.check("read pod", err)
+	if err != nil || pod.UID != p.UID {
+		return nil
+	}
+	return pod
+}
+
+// There implements worlds.Pod.
+func (p *agentsPod) There() bool {
+	pod := p.now()
+	return pod != nil && pod.DeletionTimestamp == nil
+}
+
+// Starts implements worlds.Pod.
+func (p *agentsPod) Starts() { p.m.w.postPod(p.m, p.Pod, p.m.boot.Running(p.Pod, true, 0)) }
+
+// Ends implements worlds.Pod.
+func (p *agentsPod) Ends(end worlds.End) {
+	pod, boot := p.now(), p.m.boot
+	switch {
+	case pod == nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
+	case end.Refused != "":
+		p.m.w.postPod(p.m, pod, corev1.PodStatus{Phase: corev1.PodFailed, Reason: end.Refused, Message: end.Message})
+	case end.Waiting != "":
+		p.m.w.postPod(p.m, pod, boot.Waiting(pod, end.Waiting))
+	default:
+		p.m.w.postPod(p.m, pod, boot.Ended(pod, int32(end.ExitCode), end.Message))
 	}
 }
 
@@ -304,82 +378,9 @@ func (w *World) machineNamed(node string) *machine {
 	return nil
 }
 
-// startSeal runs the seal pod, whose work ends with the machine's power.
-func (w *World) startSeal(m *machine, pod *corev1.Pod) {
-	if end, ended := m.fate.Seal(); ended {
-		w.postEnd(m, pod, end)
-		return
-	}
-	if !w.postPod(m, pod, m.boot.Running(pod, true, 0)) {
-		return // deleted before it began
-	}
-	w.later(m, m.fate.Pace()*sealTime, func() { w.seal(m, pod) })
-}
-
-// postEnd reports how a pod has ended.
-func (w *World) postEnd(m *machine, pod *corev1.Pod, end worlds.End) {
-	switch {
-	case end.Refused != "":
-		w.postPod(m, pod, corev1.PodStatus{Phase: corev1.PodFailed, Reason: end.Refused, Message: end.Message})
-	case end.Waiting != "":
-		w.postPod(m, pod, m.boot.Waiting(pod, end.Waiting))
-	default:
-		w.postPod(m, pod, m.boot.Ended(pod, int32(end.ExitCode), end.Message))
-	}
-}
-
-func (w *World) postPod(m *machine, pod *corev1.Pod, status corev1.PodStatus) bool {
-	err := m.boot.Post(w.ctx, pod, status)
-	w.check("report pod", err)
+func (w *World) postPod(m *machine, pod *corev1.Pod, status corev1.PodStatus) {
+	w.check("report pod", m.boot.Post(w.ctx, pod, status))
 	w.dirty.pods = true
-	return err == nil
-}
-
-// takenBack is a seal that gave up before it wrote anything that lasts: the kubelet runs again, and
-// the node says why.
-func (w *World) takenBack(m *machine, run string) {
-	text, err := json.Marshal(map[string]string{"run": run, "error": worlds.Failure})
-	w.check("write failure", err)
-	w.tell(m, kamino.AnnotationSealFailure, string(text))
-}
-
-// tell writes on the node what the agent tells with kubelet's credentials.
-func (w *World) tell(m *machine, key, text string) {
-	w.tellNode("tell by node "+m.node, m.boot.Annotate(w.ctx, map[string]string{key: text}))
-}
-
-// seal lets the agent seal the disk and switch the machine off. Deleting the pod at this point
-// comes too late: the agent is detached.
-func (w *World) seal(m *machine, pod *corev1.Pod) {
-	if m.fate == worlds.SealHangs {
-		return
-	}
-	run := strings.TrimPrefix(pod.Name, sealPrefix)
-	if m.fate == worlds.SealTakenBack {
-		w.takenBack(m, run)
-		return
-	}
-	var notes map[string]string
-	if m.fate == worlds.SealForged { // nothing is sealed, and no nonce repeated
-		text, err := json.Marshal(kamino.Receipt{Run: run, Donor: m.node, VMID: m.vm, SealedAt: w.clock.Now(), Hash: "sha256:" + strings.Repeat("0", 64)})
-		w.check("forge receipt", err)
-		notes = map[string]string{kamino.AnnotationReceipt: string(text)}
-	} else {
-		var err error
-		if notes, err = m.boot.SealFor(pod); err != nil {
-			return // the machine was deleted
-		}
-	}
-	if m.fate != worlds.SealIsMute {
-		w.tellNode("tell of the seal", m.boot.Annotate(w.ctx, notes))
-	}
-	if !w.shape.Mute {
-		w.fleet.PowerOffFromGuest(m.id)
-		return
-	}
-	// The kubelet was stopped by the seal; the machine stays on.
-	m.kubelet = false
-	w.silent(m)
 }
 
 // asSealed lets a disk be copied as a seal leaves it.

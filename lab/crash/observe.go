@@ -92,7 +92,7 @@ func (w *World) readKubelets() {
 	for i := range w.state.Machines {
 		m := &w.state.Machines[i]
 		room := w.machines[strings.TrimPrefix(m.ID, azureScheme)] // on AWS it has no other name
-		m.Kubelet, m.Local = room != nil && room.kubelet, room != nil && room.local
+		m.Kubelet, m.Local = room != nil && room.Kubelet, room != nil && room.local
 	}
 }
 
@@ -249,7 +249,7 @@ func (w *World) machineState(in emulator.Instance) invariant.Machine {
 	}
 	room := w.machines[strings.ToLower(in.ID)]
 	if room != nil {
-		m.Kubelet, m.Served, m.Local = room.kubelet && m.Power == invariant.On, room.served, room.local
+		m.Kubelet, m.Served, m.Local = room.Kubelet && m.Power == invariant.On, room.served, room.local
 	}
 	files, err := w.fleet.ReadDisk(in.ID)
 	if err != nil {

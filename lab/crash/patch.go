@@ -35,26 +35,6 @@ const (
 	heldIs   = "kubelet 1.36.3 amd64"
 )
 
-// patchState is what a patch knows of, and does to, a machine.
-type patchState struct {
-	unit     *unit          // the host's, of the last run that upgraded here
-	unseen   bool           // its packages may have been changed since it was last signed
-	looked   int            // boot in which the agent last looked at it
-	restarts map[string]int // by the run that restarted it
-}
-
-// unit works on the host: it outlives the pod that started it, and not the boot.
-type unit struct {
-	run    string
-	boot   int
-	report *patch.Report // once it has ended
-}
-
-// working says whether the packages of the machine are being changed.
-func (m *machine) working() bool {
-	return m.unit != nil && m.unit.boot == m.boots && m.unit.report == nil
-}
-
 // patchTask is what a pod's name says that it is for.
 func patchTask(name string) (verb invariant.Verb, run string, ok bool) {
 	run, ok = strings.CutPrefix(name, patchPrefix)
@@ -90,117 +70,32 @@ func (w *World) patch(p *Process, o kamino.Options) *Process {
 	return p
 }
 
-// tendPatch lets the kubelet of a machine do with a pod of a patch what is due.
-func (w *World) tendPatch(m *machine, pod *corev1.Pod) {
-	boot, known := w.patchPods[pod.UID]
-	switch {
-	case !known:
-		w.patchPods[pod.UID] = m.boots
-		w.later(m, m.fate.Pace()*podStartTime, func() { w.startPatch(m, pod) })
-	case boot != m.boots && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded:
-		w.postPod(m, pod, corev1.PodStatus{Phase: corev1.PodFailed, Message: "containers ended with the machine"})
-	}
+// CheckPackages and what follows implement worlds.Host.
+func (m *machine) CheckPackages() (refused error) {
+	m.w.writeDisk(m, func(files map[string]string) { refused = nodes.CheckUpgrade(files) })
+	return refused
 }
 
-// startPatch does what the agent's verb patch does on a real node.
-func (w *World) startPatch(m *machine, pod *corev1.Pod) {
-	if end := m.fate.Survey(); end.Refused+end.Waiting != "" {
-		w.postEnd(m, pod, end)
-		return
-	}
-	if !w.postPod(m, pod, m.boot.Running(pod, true, 0)) {
-		return // deleted before it began
-	}
-	verb, run, _ := patchTask(pod.Name)
-	policy, err := patch.ParsePolicy(nodes.PodEnv(pod, patch.PolicyEnv))
-	w.check("read the order of "+pod.Name, err)
-	switch verb {
-	case invariant.Restart:
-		if policy.Boot == m.boot.Boot().ID {
-			w.restart(m, run)
-			return
-		}
-	case invariant.CheckNode:
-		w.checkNode(m, pod)
-		return
-	case invariant.LookAt:
-		var report patch.Report
-		w.writeDisk(m, func(files map[string]string) { report = m.boot.Boot().Look(files) })
-		m.looked = m.boots
-		w.tellPatch(m, kamino.AnnotationPatchLook, run, nodes.Nonce(pod), report)
-	default:
-		w.upgrade(m, pod, run, policy)
-		return
-	}
-	w.postEnd(m, pod, worlds.End{})
+func (m *machine) BeginUpgrade(o worlds.Order) (refused error) {
+	m.w.writeDisk(m, func(files map[string]string) { refused = nodes.BeginUpgrade(files, o.Run) })
+	return refused
 }
 
-// checkNode refuses what an upgrade would refuse, once no other run's unit works.
-func (w *World) checkNode(m *machine, pod *corev1.Pod) {
-	if m.working() {
-		w.later(m, podStartTime, func() { w.checkNode(m, pod) })
-		return
-	}
-	var end worlds.End
-	w.writeDisk(m, func(files map[string]string) {
-		if refused := nodes.CheckUpgrade(files); refused != nil {
-			end = worlds.End{ExitCode: 3, Message: refused.Error()}
-		}
-	})
-	w.postEnd(m, pod, end)
+func (m *machine) Upgrade(o worlds.Order) string {
+	policy, err := patch.ParsePolicy(o.Policy)
+	m.w.check("read the order of run "+o.Run, err)
+	return m.answer(o, func(files map[string]string) patch.Report { return m.boot.Boot().Upgrade(files, policy) })
 }
 
-// upgrade finds the unit of a run, or starts it.
-func (w *World) upgrade(m *machine, pod *corev1.Pod, run string, policy patch.Policy) {
-	nonce := nodes.Nonce(pod)
-	if u := m.unit; u != nil && u.run == run && u.boot == m.boots {
-		if u.report != nil {
-			w.tellPatch(m, kamino.AnnotationPatch, run, nonce, *u.report)
-			w.postEnd(m, pod, worlds.End{})
-		}
-		return
-	}
-	if m.working() { // another run's, whose locks are waited for
-		w.later(m, podStartTime, func() { w.upgrade(m, pod, run, policy) })
-		return
-	}
-	var refused error
-	w.writeDisk(m, func(files map[string]string) { refused = nodes.BeginUpgrade(files, run) })
-	if refused != nil {
-		w.postEnd(m, pod, worlds.End{ExitCode: 3, Message: refused.Error()})
-		return
-	}
-	u := &unit{run: run, boot: m.boots}
-	m.unit, m.unseen = u, true
-	w.later(m, m.fate.Pace()*managerTime, func() {
-		var report patch.Report
-		w.writeDisk(m, func(files map[string]string) { report = m.boot.Boot().Upgrade(files, policy) })
-		u.report = &report
-		w.tellPatch(m, kamino.AnnotationPatch, run, nonce, report)
-		if now, err := w.station.admin.CoreV1().Pods(kamino.SystemNamespace).Get(w.ctx, patchPrefix+run, metav1.GetOptions{}); err == nil && now.Status.Phase == corev1.PodRunning {
-			w.postEnd(m, now, worlds.End{})
-		}
-	})
-}
+func (m *machine) Look(o worlds.Order) string { return m.answer(o, m.boot.Boot().Look) }
 
-// tellPatch writes a report on the node.
-func (w *World) tellPatch(m *machine, annotation, run, nonce string, r patch.Report) {
-	answer, err := nodes.PatchAnswer(run, nonce, r)
-	w.check("write the answer of node "+m.node, err)
-	w.tell(m, annotation, answer)
-}
-
-// restart is a reboot from inside that a run asked for.
-func (w *World) restart(m *machine, run string) {
-	if m.restarts == nil {
-		m.restarts = map[string]int{}
-	}
-	if m.restarts[run]++; m.restarts[run] > 1 {
-		w.audit.Violate("I32", "%s is restarted %d times by run %s", m.node, m.restarts[run], run)
-	}
-	w.off(m, true)
-	m.on = true
-	w.later(m, m.fate.Pace()*bootTime, func() { w.booted(m) })
+// answer is what the agent tells of what it does to the disk.
+func (m *machine) answer(o worlds.Order, do func(map[string]string) patch.Report) string {
+	var report patch.Report
+	m.w.writeDisk(m, func(files map[string]string) { report = do(files) })
+	text, err := nodes.PatchAnswer(o.Run, o.Nonce, report)
+	m.w.check("write the answer of node "+m.node, err)
+	return text
 }
 
 // ours says whether a taint keeps pods off a node for Kamino's sake.
@@ -250,30 +145,30 @@ var patchRules = []struct {
 		}
 		report := patch.Report{Reboot: []string{"its disk is gone"}}
 		a.w.writeDisk(a.m, func(files map[string]string) { report = a.m.boot.Boot().Look(files) })
-		return a.m.looked == a.m.boots && a.m.kubelet && !a.m.working() && len(report.Reboot)+len(report.FailedUnits) == 0
+		return a.m.Looked == a.m.BootID && a.m.Kubelet && !a.m.Working() && len(report.Reboot)+len(report.FailedUnits) == 0
 	}},
 	{says: "a node whose packages are being changed is not given back, unless it stays blocked", verbs: []invariant.Verb{invariant.Unmark}, asked: func(a asking) bool {
-		return !a.m.working() || slices.Contains(a.node.Taints, kamino.TaintPatchFailed)
+		return !a.m.Working() || slices.Contains(a.node.Taints, kamino.TaintPatchFailed)
 	}},
 
 	{says: "a node that was begun and not examined is not given back, unless it stays blocked", verbs: []invariant.Verb{invariant.Unmark}, asked: func(a asking) bool {
-		return !a.m.unseen || !a.c.takesOff() || slices.Contains(a.node.Taints, kamino.TaintPatchFailed)
+		return !a.m.Unseen || !a.c.takesOff() || slices.Contains(a.node.Taints, kamino.TaintPatchFailed)
 	}},
 	{says: "a node that was begun and not examined stays blocked, and says why", ends: func(_ *World, n *invariant.Node, m *machine) bool {
 		var why kamino.PatchFailure
 		blocked := slices.Contains(n.Taints, kamino.TaintPatchFailed)
 		told := json.Unmarshal([]byte(n.Annotations[kamino.AnnotationPatchFailed]), &why) == nil && why.Reason != ""
-		return m.unseen && (!blocked || !told)
+		return m.Unseen && (!blocked || !told)
 	}},
 	{says: "no other node stays blocked", ends: func(_ *World, n *invariant.Node, m *machine) bool {
-		return !m.unseen && (slices.Contains(n.Taints, kamino.TaintPatchFailed) || n.Annotations[kamino.AnnotationPatchFailed] != "")
+		return !m.Unseen && (slices.Contains(n.Taints, kamino.TaintPatchFailed) || n.Annotations[kamino.AnnotationPatchFailed] != "")
 	}},
 	{says: "packages on hold keep their versions", ends: func(w *World, _ *invariant.Node, m *machine) (broken bool) {
 		w.writeDisk(m, func(files map[string]string) { broken = !strings.Contains(nodes.Packages(files), heldIs+"\n") })
 		return broken
 	}},
 	{says: "no answer of the agent is left on a node that was given back", ends: func(_ *World, n *invariant.Node, m *machine) bool {
-		return !m.unseen && n.Annotations[kamino.AnnotationPatch]+n.Annotations[kamino.AnnotationPatchLook] != ""
+		return !m.Unseen && n.Annotations[kamino.AnnotationPatch]+n.Annotations[kamino.AnnotationPatchLook] != ""
 	}},
 }
 
@@ -312,7 +207,7 @@ func (w *World) judgePatch(p *Process, c *Call) {
 // signed notes that a node was signed.
 func (w *World) signed(c *Call) {
 	if m := w.machineNamed(c.means.Node); m != nil && c.means.Verb == invariant.Sign && c.Status < 300 {
-		m.unseen = false
+		m.Unseen = false
 	}
 }
 
@@ -352,7 +247,7 @@ func (w *World) mendPackages() {
 		return
 	}
 	for _, m := range w.machines {
-		working := m.working()
+		working := m.Working()
 		w.writeDisk(m, func(files map[string]string) {
 			if !working {
 				nodes.ConfigureAll(files)
@@ -367,7 +262,7 @@ func (w *World) mendPackages() {
 func (w *World) patchLines() (out []string) {
 	for _, m := range w.machines {
 		w.writeDisk(m, func(files map[string]string) {
-			out = append(out, fmt.Sprintf("machine %s packages=%q upgrading=%v unseen=%v", m.node, nodes.Packages(files), nodes.Upgrading(files), m.unseen))
+			out = append(out, fmt.Sprintf("machine %s packages=%q upgrading=%v unseen=%v", m.node, nodes.Packages(files), nodes.Upgrading(files), m.Unseen))
 		})
 	}
 	return out
@@ -425,7 +320,7 @@ func (w *World) oust(node string) {
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if _, _, ok := patchTask(pod.Name); ok && pod.Status.Phase == corev1.PodRunning {
-			w.postEnd(m, pod, worlds.End{ExitCode: 137})
+			(&agentsPod{m, pod}).Ends(worlds.End{ExitCode: 137})
 		}
 	}
 }

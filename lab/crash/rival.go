@@ -45,7 +45,7 @@ func (w *World) Update(donor string) {
 func (w *World) Restore() { w.restore(w.prepare(nil)) }
 
 // SetFate implements worlds.World.
-func (w *World) SetFate(node string, f worlds.Fate) { w.on(node, func(m *machine) { m.fate = f }) }
+func (w *World) SetFate(node string, f worlds.Fate) { w.on(node, func(m *machine) { m.Fate = f }) }
 
 // DeleteMachine implements worlds.World.
 func (w *World) DeleteMachine(node string) { w.on(node, w.cloud.deleteMachine) }
@@ -93,10 +93,9 @@ func (w *onAzure) replaceMachine(m *machine) {
 			sources(files)
 		}
 	})
-	m.boots++
-	m.vm, m.fate, m.kubelet, m.patchState = w.vmOf(in.VMID), worlds.Healthy, false, patchState{}
+	m.vm, m.Guest = w.vmOf(in.VMID), worlds.Guest{Host: m, Times: times, Boots: m.Boots + 1}
 	if m.on {
-		w.later(m, bootTime, func() { w.booted(m) })
+		m.On()
 		return
 	}
 	// A new VM is switched on.
@@ -120,9 +119,9 @@ func (w *World) DeleteNode(node string) {
 		w.dirty.nodes = true
 		w.refresh()
 		w.audit.Person(&w.state, node)
-		if m.kubelet {
-			w.later(m, time.Second, func() {
-				if m.kubelet {
+		if m.Kubelet {
+			m.Later(time.Second, func() {
+				if m.Kubelet {
 					w.register(m)
 				}
 			})
@@ -216,7 +215,7 @@ const (
 func (w *World) BindVolume(node string) {
 	w.on(node, func(m *machine) {
 		i := slices.IndexFunc(w.state.Nodes, func(n invariant.Node) bool { return n.Name == node })
-		if i < 0 || !m.kubelet || slices.Contains(w.state.Nodes[i].Taints, kamino.TaintBlock) {
+		if i < 0 || !m.Kubelet || slices.Contains(w.state.Nodes[i].Taints, kamino.TaintBlock) {
 			return
 		}
 		_, err := w.station.admin.CoreV1().PersistentVolumes().Create(w.ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volumeName}, Spec: corev1.PersistentVolumeSpec{
@@ -249,7 +248,7 @@ func (s *Station) dropVolumes(ctx context.Context) error {
 // PodComesBack implements worlds.World.
 func (w *World) PodComesBack(node string) {
 	w.on(node, func(m *machine) {
-		if m.kubelet {
+		if m.Kubelet {
 			w.coming = true
 			w.comes(m)
 			w.refresh()
@@ -349,12 +348,10 @@ func (w *onAzure) Size() int {
 // Reboot implements worlds.World.
 func (w *World) Reboot(node string) {
 	w.on(node, func(m *machine) {
-		if m.on && m.kubelet {
-			w.off(m, true)
-			m.on = true
+		if m.on && m.Kubelet {
+			m.Restart(true)
 			w.refresh()
 			w.audit.Person(&w.state, node)
-			w.later(m, bootTime, func() { w.booted(m) })
 		}
 	})
 }
@@ -363,16 +360,16 @@ func (w *World) Reboot(node string) {
 func (w *World) Forge(node string) {
 	w.on(node, func(m *machine) {
 		i := slices.IndexFunc(w.state.Nodes, func(n invariant.Node) bool { return n.Name == node })
-		if i < 0 || !m.kubelet || w.state.Nodes[i].Annotations[kamino.AnnotationRun] != "" || len(w.state.Nodes[i].Taints) > 0 {
+		if i < 0 || !m.Kubelet || w.state.Nodes[i].Annotations[kamino.AnnotationRun] != "" || len(w.state.Nodes[i].Taints) > 0 {
 			return
 		}
 		text, err := json.Marshal(kamino.Mark{Format: 1, Run: "forged", Pool: kamino.PoolID(w.pool), Instance: kamino.InstanceID(nodes.ProviderID(m.id)),
 			VMID: m.vm, BootID: m.boot.Boot().ID, Sealing: true})
 		w.check("forge mark", err)
 		w.audit.Forged(node, string(text))
-		w.tell(m, kamino.AnnotationRun, string(text))
-		m.kubelet, w.forged = false, m
-		w.silent(m)
+		m.Tell(kamino.AnnotationRun, string(text))
+		w.forged = m
+		m.Silence()
 	})
 }
 
@@ -386,8 +383,8 @@ func (w *World) unforge() {
 	w.EditNode(m.node, func(n *kamino.Node) bool { delete(n.Annotations, kamino.AnnotationRun); return true })
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if m.on && !m.kubelet {
-		w.later(m, bootTime, func() { w.booted(m) })
+	if m.on && !m.Kubelet {
+		m.Restart(false)
 	}
 }
 
@@ -627,10 +624,9 @@ func (w *World) mend() {
 	w.mendPackages()
 	w.moveAway()
 	for _, m := range w.machines {
-		stuck := (m.fate == worlds.NeverBoots || w.shape.Patch) && m.on && !m.kubelet
-		m.fate = worlds.Healthy
-		if stuck {
-			w.later(m, bootTime, func() { w.booted(m) })
+		stuck := (m.Fate == worlds.NeverBoots || w.shape.Patch) && m.on && !m.Kubelet
+		if m.Fate = worlds.Healthy; stuck {
+			m.Restart(false)
 		}
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	awsemulator "kamino.dev/kamino/aws/emulator"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/invariant"
@@ -78,8 +76,7 @@ type World struct {
 	runs       int
 	machines   map[string]*machine // by lower-case ID of the instance
 	canaries   map[string]bool     // nodes of canaries
-	pods       map[string]bool     // UIDs whose end or seal has begun
-	patchPods  map[types.UID]int   // pods of patches, with the boot in which each began
+	pods       map[string]bool     // UIDs of those whose kubelet has seen them, and "end UID" of those that end
 	apiAway    time.Time           // Kubernetes answers again at that time
 	conflicts  time.Time           // until then evictions are answered with 409
 	coming     bool                // a pod comes back that tolerates everything
@@ -117,7 +114,7 @@ var worldBegins = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 func (s *Station) NewWorld(ctx context.Context, shape Shape, start time.Time) (*World, error) {
 	w := &World{
 		station: s, ctx: ctx, shape: shape, start: start, clock: newClock(start), scenario: s.scenario,
-		machines: map[string]*machine{}, canaries: map[string]bool{}, pods: map[string]bool{}, patchPods: map[types.UID]int{}, older: map[string]*answers{}, dirty: dirt{true, true, true}, owned: shape.Owned,
+		machines: map[string]*machine{}, canaries: map[string]bool{}, pods: map[string]bool{}, older: map[string]*answers{}, dirty: dirt{true, true, true}, owned: shape.Owned,
 	}
 	w.audit.Hosts = []string{strings.TrimPrefix(s.cloudURL, "https://")}
 	if shape.Group != nil {

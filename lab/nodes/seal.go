@@ -16,6 +16,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // sealName is the label value of seal pods, receiptAnnotation where the receipt goes.
@@ -94,7 +96,7 @@ func (k *Kubelet) SealFor(pod *corev1.Pod) (notes map[string]string, err error) 
 	if err != nil {
 		return nil, err
 	}
-	return k.Seal(order.run, Nonce(pod), sealPolicy(pod))
+	return k.Seal(order.run, Nonce(pod), SealPolicy(pod))
 }
 
 // Seal is SealFor without a pod.
@@ -124,9 +126,9 @@ func (k *Kubelet) Seal(run, nonce, policy string) (notes map[string]string, err 
 	}
 	notes = map[string]string{receiptAnnotation: string(annotation)}
 	if packages != "" {
-		notes[packagesAnnotation], err = packageList(run, nonce, packages)
+		notes[packagesAnnotation] = worlds.Pack(run, nonce, "list", []byte(packages))
 	}
-	return notes, err
+	return notes, nil
 }
 
 // packageDigest is that of a list as the agent makes it.
@@ -144,27 +146,10 @@ func (k *player) list(ctx context.Context, pod *corev1.Pod) error {
 	if err := k.fleet.cloud.WriteDisk(k.Instance.ID, func(files map[string]string) { packages = files[packagesFile] }); err != nil {
 		return err
 	}
-	list, err := packageList(pod.Labels["kamino.dev/run"], Nonce(pod), packages)
-	if err != nil {
-		return err
-	}
+	list := worlds.Pack(pod.Labels["kamino.dev/run"], Nonce(pod), "list", []byte(packages))
 	return k.retry(ctx, func(ctx context.Context) error {
 		return k.Annotate(ctx, map[string]string{packagesAnnotation: list})
 	})
-}
-
-// packageList is the annotation as agent/verb_packages.go writes it.
-func packageList(run, nonce, packages string) (string, error) {
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	if _, err := io.WriteString(z, packages); err != nil {
-		return "", err
-	}
-	if err := z.Close(); err != nil {
-		return "", err
-	}
-	text, err := json.Marshal(map[string]any{"run": run, "nonce": nonce, "list": packed.Bytes()})
-	return string(text), err
 }
 
 // sealDisk removes identity and writes receipt and ancestry.
@@ -210,8 +195,8 @@ func hashDisk(files map[string]string) string {
 // Nonce is what the order in a pod of the agent asks it to repeat.
 func Nonce(pod *corev1.Pod) string { return PodEnv(pod, "KAMINO_SEAL_NONCE") }
 
-// sealPolicy is the digest of the policy that the order in the pod brings, empty without one.
-func sealPolicy(pod *corev1.Pod) string {
+// SealPolicy is the digest of the policy that the order in the pod brings, empty without one.
+func SealPolicy(pod *corev1.Pod) string {
 	text := PodEnv(pod, "KAMINO_SEAL_POLICY")
 	if text == "" {
 		return ""

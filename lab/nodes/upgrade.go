@@ -1,15 +1,14 @@
 package nodes
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"kamino.dev/kamino/agent/patch"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // What a patch finds on a simulated disk and leaves there, besides the list of packages.
@@ -155,17 +154,5 @@ func PatchAnswer(run, nonce string, r patch.Report) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode report: %w", err)
 	}
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	if _, err := z.Write(text); err != nil {
-		return "", err
-	}
-	if err := z.Close(); err != nil {
-		return "", err
-	}
-	answer, err := json.Marshal(map[string]any{"run": run, "nonce": nonce, "report": packed.Bytes()})
-	if err != nil {
-		return "", fmt.Errorf("encode answer: %w", err)
-	}
-	return string(answer), nil
+	return worlds.Pack(run, nonce, "report", text), nil
 }
