@@ -62,6 +62,8 @@ var All = []Invariant{
 		changed: oneSound},
 	{ID: "I31", Says: "no donor is off in service where its pool replaces such a node; in the end all are in service, as their nodes were Ready before",
 		changed: heldWhileOff, before: readyBeforeService, settled: nothingHeld},
+	{ID: "I32", Says: "a node is patched only as it says itself, and stays blocked until it was seen to be in order",
+		before: patchAsked, settled: patchedKept},
 	{ID: "I33", Says: "no local volume is ever destroyed: a machine that has one is neither sealed nor switched off",
 		changed: localKept, before: localUnsealed},
 }

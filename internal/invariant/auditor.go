@@ -71,6 +71,7 @@ type mark struct {
 	Run        string  `json:"run"`
 	VM         string  `json:"vmId"`
 	Sealing    bool    `json:"sealing"`
+	Begun      bool    `json:"begun"`
 	Protection *string `json:"protection"`
 	Format     int     `json:"format"`
 	Work       string  `json:"work"`

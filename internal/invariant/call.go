@@ -56,7 +56,7 @@ type Call struct {
 	Target  string   // DeleteArtifact: ID; SetModel: image
 	Kind    Kind     // DeleteArtifact
 	// Raced: what the process had read was right, and somebody changed it before
-	// this call arrived. No service takes a condition with CreateSnapshot, so such
+	// this call arrived. With the verbs of patches that is all. No service takes a condition with CreateSnapshot, so such
 	// a snapshot may be made, but nothing may be made of it. With SetModel: the
 	// cloud takes no condition, and the call before this one was the read.
 	Raced bool
@@ -68,7 +68,9 @@ type Call struct {
 	Force     bool     // the user asked for force
 	// Checked is how long ago the references to a version that is to be deleted
 	// were read.
-	Checked time.Duration
+	Checked   time.Duration
+	Held      string // Patch: what of packages on hold is asked for
+	KeepsMark bool   // Unmark: something else of ours comes off
 	// Bucket names what is throttled together; "" is never throttled.
 	Bucket string
 }

@@ -26,7 +26,7 @@ func sound() *State {
 		},
 		Nodes: []Node{
 			{Name: "n0", ProviderID: "m0", SystemUUID: "vm0", Pool: pool, Taints: []string{taintBlock},
-				Annotations: map[string]string{annotationRun: `{"run":"run","vmId":"vm0","sealing":true}`, annotationProtect: "true"}},
+				Annotations: map[string]string{annotationRun: `{"run":"run","vmId":"vm0","sealing":true,"begun":true}`, annotationProtect: "true"}},
 			{Name: "n1", ProviderID: "m1", SystemUUID: "vm1", Pool: pool, Ready: true},
 		},
 		Artifacts: []Artifact{
@@ -250,6 +250,17 @@ var broken = []struct {
 		moves(image1, 2)
 		moves(image0, 0)
 	}},
+	{"I32", "patched without a word on the node", func(a *Auditor) {
+		a.Before(at(func(s *State) {
+			s.Leases[0].Acts, s.Nodes[0].Annotations = []string{"patch-node"}, map[string]string{annotationRun: `{"run":"run","vmId":"vm0"}`}
+		}), Call{Process: "p", Verb: Patch, Pool: pool, Node: "n0", Run: "run"})
+	}},
+	{"I32", "signed unseen", func(a *Auditor) {
+		a.Before(intent("sign-node"), Call{Process: "p", Verb: Sign, Pool: pool, Node: "n0", Run: "run"})
+	}},
+	{"I32", "not examined, and not blocked", func(a *Auditor) {
+		a.Settled(at(func(s *State) { rest(s); s.Machines[0].Unseen = true }))
+	}},
 	{"I33", "off with a local volume", func(a *Auditor) {
 		a.Changed(at(func(s *State) { s.Machines[0].Local = true }))
 	}},
@@ -319,6 +330,7 @@ func TestSound(t *testing.T) {
 		if verb == CreateSnapshot {
 			c.Made.Source = "disk0"
 		}
+		s.Machines[0].InOrder = verb == Sign
 		if verb == SetModel {
 			s.Leases[0].Former, c.Target = image1, image0
 		}
@@ -350,7 +362,7 @@ func TestLater(t *testing.T) {
 			t.Errorf("%s says nothing", ids[i])
 		}
 	}
-	if slices.Sort(ids); len(slices.Compact(ids)) != 27 {
-		t.Errorf("%d invariants, want I1 to I20, I23, I27 to I31, I33", len(ids))
+	if slices.Sort(ids); len(slices.Compact(ids)) != 28 {
+		t.Errorf("%d invariants, want I1 to I20, I23, I27 to I33", len(ids))
 	}
 }

@@ -69,6 +69,10 @@ type Machine struct {
 	Local   bool   // a PersistentVolume of a claim has its data on a disk that a stop empties
 	Ends    bool   // it is being deleted, which nothing takes back
 	Reboots bool   // somebody else restarted it, and it is not up again
+
+	Upgrading bool // its packages are being changed
+	Unseen    bool // they may have been, and nobody has signed the node since
+	InOrder   bool // the agent looked at it in its present boot, and it is in order
 }
 
 // Node is a node as Kubernetes shows it, raw.

@@ -65,7 +65,8 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	for id, m := range w.machines {
 		machine := invariant.Machine{ID: string(id), VM: m.VMID, Pool: string(m.Pool), Power: invariant.Power(m.Power),
 			Kubelet: m.Kubelet, Touched: m.Touched, Sealed: m.Sealed, Disk: m.Disk, Image: m.Image, Service: m.held == "" || m.held == kamino.InService, Local: m.local,
-			Reboots: !m.Kubelet && m.Boots > 0 && m.reboot == m.Boots}
+			Reboots:   !m.Kubelet && m.Boots > 0 && m.reboot == m.Boots,
+			Upgrading: m.Working(), Unseen: m.Unseen || m.ill(), InOrder: !m.ill() && !m.pending && m.Looked == m.BootID}
 		if m.Sealed != "" {
 			machine.Receipt = "sha256:" + m.BootID
 		}

@@ -166,8 +166,11 @@ func (w *world) changeNode(n *simNode) {
 	w.backUpNode(n)
 }
 
-// machineOf is the machine that a node runs on; nil when it is gone.
+// machineOf is the machine that a node runs on; nil when either is gone.
 func (w *world) machineOf(n *simNode) *machine {
+	if n == nil {
+		return nil
+	}
 	m := w.machines[n.ProviderID]
 	if m == nil || m.VMID != n.SystemUUID {
 		return nil

@@ -43,12 +43,11 @@ func (c simCluster) startPatch(ctx context.Context, node kamino.Node, task kamin
 		if n == nil {
 			return fmt.Errorf("node %s: %w", node.Name, kamino.ErrNotFound)
 		}
-		asked := c.p.onNode(node, verb)
-		asked.Run = run
-		w.audit.before(asked)
 		var policy struct{ Boot, Held string }
 		_ = json.Unmarshal(order.Patch, &policy)
-		w.judgePatch(n, run, task, policy.Held)
+		asked := c.p.onNode(node, verb)
+		asked.Run, asked.Held = run, policy.Held
+		w.audit.before(asked)
 		pod, err := w.newPod(node.Name, order)
 		if err != nil {
 			return err
@@ -79,27 +78,6 @@ func (w *world) patchPods(node kamino.Node) (left []kamino.Pod) {
 		}
 	}
 	return left
-}
-
-// judgePatch looks whether what is asked for may be done to the node now.
-func (w *world) judgePatch(n *simNode, run string, task kamino.Task, held string) {
-	mark, _ := n.Mark()
-	switch {
-	case !w.markedBy(n, run) || mark == nil:
-		w.audit.violate("I32", "task %s on node %s, which run %s has not marked", task, n.Name, run)
-	case !n.Tainted(kamino.TaintBlock) && task != kamino.TaskLook && task != kamino.TaskCheck && !w.audit.judge.Freed(n.Name):
-		w.audit.violate("I32", "task %s on node %s, which is not blocked", task, n.Name)
-	case task == kamino.TaskReboot && !mark.Sealing:
-		w.audit.violate("I32", "a reboot of node %s that is not written down", n.Name)
-	case held != "":
-		w.audit.violate("I32", "packages on hold of node %s are upgraded unasked", n.Name)
-	}
-	others := slices.ContainsFunc(slices.Collect(maps.Values(w.nodes)), func(o *simNode) bool {
-		return o.Name != n.Name && o.Ready && !o.Unschedulable && len(o.Taints) == 0
-	})
-	if task == kamino.TaskPatch && !others {
-		w.audit.violate("I32", "node %s is taken, the last that is Ready", n.Name)
-	}
 }
 
 // packages are those of a machine, as its agent lists them.
@@ -207,10 +185,7 @@ func (c simCluster) Daemons(ctx context.Context, node kamino.Node) (out []kamino
 // Sign implements kamino.Patcher.
 func (c simCluster) Sign(ctx context.Context, node kamino.Node, at time.Time) error {
 	return c.editNode(ctx, node, "Sign", invariant.Sign, func(n *simNode) {
-		w := c.p.w
-		if m := w.machineOf(n); m != nil && (m.ill() || m.pending || m.Looked != m.BootID) {
-			w.audit.violate("I32", "%s signs node %s, which was not seen to be in order", c.p.name, n.Name)
-		} else if m != nil {
+		if m := c.p.w.machineOf(n); m != nil {
 			m.Unseen = false
 		}
 		if mark, err := n.Mark(); err == nil && mark != nil && mark.Begun {
@@ -251,14 +226,4 @@ func (c simCluster) editNode(ctx context.Context, node kamino.Node, method strin
 		w.happened("%s: %s of node %s", c.p.name, method, n.Name)
 		return nil
 	})
-}
-
-// keptBlocked looks, when all is over, whether a node is blocked that is not in order, or that
-// nobody has examined since its packages were changed.
-func (w *world) keptBlocked() {
-	for _, n := range w.nodes {
-		if m := w.machineOf(n); m != nil && (m.ill() || m.Unseen) && !n.Tainted(kamino.TaintPatchFailed) {
-			w.audit.violate("I32", "node %s is not in order after its patch, or was not examined, and is not blocked", n.Name)
-		}
-	}
 }

@@ -85,7 +85,6 @@ func TestSquatPatch(t *testing.T) {
 			if len(p.out.Nodes) != 2 || !strings.Contains(p.out.Nodes[0].Error, "is not this run's") || p.out.Nodes[1].Signed == "" {
 				t.Errorf("%+v, %v", p.out, p.err)
 			}
-			w.keptBlocked()
 			w.audit.settled()
 			w.sound(t)
 		})

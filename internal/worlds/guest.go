@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"kamino.dev/kamino"
@@ -262,9 +264,10 @@ func (g *Guest) seal(o Order) {
 	})
 }
 
-// report tells one note after the other, and switches the machine off.
+// report tells one note after the other, the receipt last, and switches the machine off.
 func (g *Guest) report(notes map[string]string) {
-	for key, text := range notes {
+	for _, key := range slices.Sorted(maps.Keys(notes)) {
+		text := notes[key]
 		delete(notes, key)
 		g.tell(key, text, func() { g.report(notes) })
 		return

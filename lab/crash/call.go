@@ -44,10 +44,9 @@ type Call struct {
 	List   bool   `json:"list"`
 	Act    string `json:"act,omitempty"` // what it means to the invariants
 
-	token, creates bool   // it asks for credentials; it makes something, whatever its method
-	unconditional  bool   // it writes a pool, and its cloud takes no conditions
-	prepares       bool   // nothing boots from what it writes before another call
-	order          string // of a pod of a patch, as JSON
+	token, creates bool // it asks for credentials; it makes something, whatever its method
+	unconditional  bool // it writes a pool, and its cloud takes no conditions
+	prepares       bool // nothing boots from what it writes before another call
 	body           []byte
 	means          invariant.Call
 	at             time.Time // on the world's clock
@@ -139,7 +138,12 @@ func (c *Call) readKubernetes() {
 					c.means.Verb = invariant.Survey
 				}
 				if verb, _, ok := patchTask(pod.Name); ok {
-					c.means.Verb, c.order = verb, nodes.PodEnv(pod, patch.PolicyEnv)
+					c.means.Verb = verb
+					var order struct{ Held string }
+					if json.Unmarshal([]byte(nodes.PodEnv(pod, patch.PolicyEnv)), &order) != nil {
+						order.Held = "no order"
+					}
+					c.means.Held = order.Held
 				}
 			}
 		}

@@ -93,6 +93,14 @@ func (w *World) readKubelets() {
 		m := &w.state.Machines[i]
 		room := w.machines[strings.TrimPrefix(m.ID, azureScheme)] // on AWS it has no other name
 		m.Kubelet, m.Local = room != nil && room.Kubelet, room != nil && room.local
+		w.readPatch(m, room)
+	}
+}
+
+// readPatch takes over what a patch does to a machine.
+func (w *World) readPatch(m *invariant.Machine, room *machine) {
+	if room != nil && w.shape.Patch {
+		m.Upgrading, m.Unseen, m.InOrder = room.Working(), room.Unseen, w.inOrder(room)
 	}
 }
 
@@ -250,6 +258,7 @@ func (w *World) machineState(in emulator.Instance) invariant.Machine {
 	room := w.machines[strings.ToLower(in.ID)]
 	if room != nil {
 		m.Kubelet, m.Served, m.Local = room.Kubelet && m.Power == invariant.On, room.served, room.local
+		w.readPatch(&m, room)
 	}
 	files, err := w.fleet.ReadDisk(in.ID)
 	if err != nil {

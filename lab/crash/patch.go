@@ -98,80 +98,6 @@ func (m *machine) answer(o worlds.Order, do func(map[string]string) patch.Report
 	return text
 }
 
-// ours says whether a taint keeps pods off a node for Kamino's sake.
-func ours(taint string) bool { return taint == kamino.TaintBlock || taint == kamino.TaintPatchFailed }
-
-// asking is a call of a patch, with what the world knows of its node.
-type asking struct {
-	w    *World
-	c    *Call
-	node *invariant.Node
-	m    *machine
-	mark *kamino.Mark // nil without one of the run
-}
-
-// patchRules are what must hold of patches besides the invariants: before each of the calls that
-// they name, and in the end of every node. What they find is I32.
-var patchRules = []struct {
-	says  string
-	verbs []invariant.Verb
-	asked func(asking) bool                                           // false: broken
-	ends  func(w *World, n *invariant.Node, m *machine) (broken bool) // in the end
-}{
-	{says: "only a node that is blocked is patched or restarted", verbs: []invariant.Verb{invariant.Patch, invariant.Restart}, asked: func(a asking) bool {
-		return slices.Contains(a.node.Taints, kamino.TaintBlock) || a.w.audit.Freed(a.node.Name)
-	}},
-	{says: "a run does nothing to a node that it has not marked", verbs: []invariant.Verb{invariant.CheckNode, invariant.Patch, invariant.Restart, invariant.LookAt}, asked: func(a asking) bool {
-		return a.mark != nil
-	}},
-	{says: "that packages are about to be changed stands on the node before they are", verbs: []invariant.Verb{invariant.Patch}, asked: func(a asking) bool {
-		return a.mark == nil || a.mark.Begun
-	}},
-	{says: "that a node is about to be restarted stands on it before it is", verbs: []invariant.Verb{invariant.Restart}, asked: func(a asking) bool {
-		return a.mark == nil || a.mark.Sealing
-	}},
-	{says: "the last node that serves is not taken", verbs: []invariant.Verb{invariant.Patch}, asked: func(a asking) bool {
-		return slices.ContainsFunc(a.w.state.Nodes, func(n invariant.Node) bool {
-			return n.Name != a.node.Name && n.Pool == a.node.Pool && n.Ready && !n.Unschedulable && !slices.ContainsFunc(n.Taints, ours)
-		})
-	}},
-	{says: "packages on hold are not asked for", verbs: []invariant.Verb{invariant.Patch}, asked: func(a asking) bool {
-		var order struct{ Held string }
-		return json.Unmarshal([]byte(a.c.order), &order) == nil && order.Held == ""
-	}},
-	{says: "a node is signed only once it was seen to be in order in its present boot", verbs: []invariant.Verb{invariant.Sign}, asked: func(a asking) bool {
-		if !strings.EqualFold(a.node.SystemUUID, a.m.vm) {
-			return true // replaced just now, and nobody can know before it has booted
-		}
-		report := patch.Report{Reboot: []string{"its disk is gone"}}
-		a.w.writeDisk(a.m, func(files map[string]string) { report = a.m.boot.Boot().Look(files) })
-		return a.m.Looked == a.m.BootID && a.m.Kubelet && !a.m.Working() && len(report.Reboot)+len(report.FailedUnits) == 0
-	}},
-	{says: "a node whose packages are being changed is not given back, unless it stays blocked", verbs: []invariant.Verb{invariant.Unmark}, asked: func(a asking) bool {
-		return !a.m.Working() || slices.Contains(a.node.Taints, kamino.TaintPatchFailed)
-	}},
-
-	{says: "a node that was begun and not examined is not given back, unless it stays blocked", verbs: []invariant.Verb{invariant.Unmark}, asked: func(a asking) bool {
-		return !a.m.Unseen || !a.c.takesOff() || slices.Contains(a.node.Taints, kamino.TaintPatchFailed)
-	}},
-	{says: "a node that was begun and not examined stays blocked, and says why", ends: func(_ *World, n *invariant.Node, m *machine) bool {
-		var why kamino.PatchFailure
-		blocked := slices.Contains(n.Taints, kamino.TaintPatchFailed)
-		told := json.Unmarshal([]byte(n.Annotations[kamino.AnnotationPatchFailed]), &why) == nil && why.Reason != ""
-		return m.Unseen && (!blocked || !told)
-	}},
-	{says: "no other node stays blocked", ends: func(_ *World, n *invariant.Node, m *machine) bool {
-		return !m.Unseen && (slices.Contains(n.Taints, kamino.TaintPatchFailed) || n.Annotations[kamino.AnnotationPatchFailed] != "")
-	}},
-	{says: "packages on hold keep their versions", ends: func(w *World, _ *invariant.Node, m *machine) (broken bool) {
-		w.writeDisk(m, func(files map[string]string) { broken = !strings.Contains(nodes.Packages(files), heldIs+"\n") })
-		return broken
-	}},
-	{says: "no answer of the agent is left on a node that was given back", ends: func(_ *World, n *invariant.Node, m *machine) bool {
-		return !m.Unseen && n.Annotations[kamino.AnnotationPatch]+n.Annotations[kamino.AnnotationPatchLook] != ""
-	}},
-}
-
 // takesOff says whether a write of a node removes the mark of a run.
 func (c *Call) takesOff() bool {
 	var changes []struct{ Op, Path string }
@@ -181,27 +107,13 @@ func (c *Call) takesOff() bool {
 	})
 }
 
-// judgePatch looks at a call of a patch before it takes effect. What others did to the node just
-// before could not be seen.
-func (w *World) judgePatch(p *Process, c *Call) {
-	if !w.shape.Patch {
-		return
+// inOrder says whether the agent has looked at a machine in its present boot, and it is in order.
+func (w *World) inOrder(m *machine) bool {
+	report := patch.Report{Reboot: []string{"its disk is gone"}}
+	if m.Looked == m.BootID && m.Kubelet && !m.Working() {
+		w.writeDisk(m, func(files map[string]string) { report = m.boot.Boot().Look(files) })
 	}
-	m := w.machineNamed(c.means.Node)
-	i := slices.IndexFunc(w.state.Nodes, func(n invariant.Node) bool { return n.Name == c.means.Node })
-	if m == nil || i < 0 || w.audit.Meddled(c.means.Node, w.clock.Now()) {
-		return
-	}
-	a := asking{w: w, c: c, node: &w.state.Nodes[i], m: m}
-	var mark kamino.Mark
-	if json.Unmarshal([]byte(a.node.Annotations[kamino.AnnotationRun]), &mark) == nil && mark.Run == c.means.Run {
-		a.mark = &mark
-	}
-	for _, r := range patchRules {
-		if slices.Contains(r.verbs, c.means.Verb) && !r.asked(a) {
-			w.audit.Violate("I32", "%s, %s of %s: %s", p.Name, c.means.Verb, c.means.Node, r.says)
-		}
-	}
+	return len(report.Reboot)+len(report.FailedUnits) == 0
 }
 
 // signed notes that a node was signed.
@@ -211,32 +123,20 @@ func (w *World) signed(c *Call) {
 	}
 }
 
-// restPatch checks what must hold of patches in the end.
+// restPatch checks that packages on hold have kept their versions, and that no node stays blocked
+// that is in order, since the last run has signed what was patched.
 func (w *World) restPatch() {
-	if !w.shape.Patch {
-		return
-	}
-	for i := range w.state.Nodes {
-		n := &w.state.Nodes[i]
-		m := w.machineNamed(n.Name)
-		if m == nil {
-			continue
+	for _, n := range w.state.Nodes {
+		if m := w.machineNamed(n.Name); w.shape.Patch && m != nil && !m.Unseen && (slices.Contains(n.Taints, kamino.TaintPatchFailed) || n.Annotations[kamino.AnnotationPatchFailed] != "") {
+			w.audit.Violate("I32", "node %s stays blocked, and is in order", n.Name)
 		}
-		for _, r := range patchRules {
-			if r.ends != nil && r.ends(w, n, m) {
-				w.audit.Violate("I32", "node %s in the end: not so that %s", n.Name, r.says)
+	}
+	for _, m := range w.machines {
+		w.writeDisk(m, func(files map[string]string) {
+			if w.shape.Patch && !strings.Contains(nodes.Packages(files), heldIs+"\n") {
+				w.audit.Violate("I32", "package %s of node %s, which is on hold, has another version", heldName, m.node)
 			}
-		}
-	}
-	pods, err := w.station.admin.CoreV1().Pods(kamino.SystemNamespace).List(w.ctx, metav1.ListOptions{})
-	w.check("list pods", err)
-	if err != nil {
-		return
-	}
-	for i := range pods.Items {
-		if _, run, ok := patchTask(pods.Items[i].Name); ok && pods.Items[i].Spec.NodeName != worlds.NoNode {
-			w.audit.Violate("I16", "pod %s of run %s is left", pods.Items[i].Name, run)
-		}
+		})
 	}
 }
 

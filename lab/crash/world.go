@@ -265,6 +265,11 @@ func (w *World) answer(p *Process, c *Call, r *http.Request, kind worlds.Fault) 
 	if strings.HasSuffix(c.Path, "/eviction") && w.clock.Now().Before(w.conflicts) {
 		kind = worlds.Conflict
 	}
+	if w.shape.Patch {
+		w.readKubelets()
+		c.means.Raced = c.means.Raced || w.audit.Meddled(c.means.Node, w.clock.Now())
+		c.means.KeepsMark = !c.takesOff()
+	}
 	outdated := w.outdated(c)
 	if before := c.means; outdated {
 		before.Verb = invariant.Read // what is refused changes nothing
@@ -272,7 +277,6 @@ func (w *World) answer(p *Process, c *Call, r *http.Request, kind worlds.Fault) 
 	} else {
 		w.audit.Before(&w.state, before)
 	}
-	w.judgePatch(p, c)
 	w.audit.Request(r.Host, c.Side == Cloud && r.Header.Get("Authorization") != "")
 	var answer *reply
 	if kind != worlds.FalseFailure {
