@@ -167,4 +167,4 @@ func HowToPromote(pool, version string) string {
 }
 
 // HintAgain is the advice for making another version on the same day.
-const HintAgain = "another version of today is made with --again"
+const HintAgain = "kamino update --target-node NODE --again makes another version of today"

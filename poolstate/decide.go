@@ -214,7 +214,7 @@ func (o State) decideNeed(p *PoolPlan, opts kamino.AutoOptions, rules kamino.Rul
 		if v.Tags[kamino.TagBad] != "" {
 			state = "was " + v.Tags[kamino.TagBad]
 		}
-		p.Hold("today", "version %s %s, and only one is made per day; %s", v.Name, state, HintAgain)
+		p.Hold("today", "version %s %s, and only one is made per day: the next is made tomorrow; %s", v.Name, state, HintAgain)
 	}
 }
 

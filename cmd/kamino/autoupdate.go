@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/engine"
@@ -19,14 +20,13 @@ import (
 // autoUpdateCommand is kamino auto-update, which chooses the donors itself.
 type autoUpdateCommand struct {
 	*app
-	sel      selectFlags
-	out      outputFlag
-	dryRun   bool
-	watch    durationValue
-	patch    bool
-	patching patchFlags
-	only     bool
-	notify   notifyFlag
+	sel    selectFlags
+	out    outputFlag
+	dryRun bool
+	watch  durationValue
+	patch  bool
+	only   bool
+	notify notifyFlag
 }
 
 func newAutoUpdateCommand(a *app) *cobra.Command {
@@ -55,8 +55,7 @@ kamino plan prints.`,
 	c.sel.addCluster(f)
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	f.Var(&c.watch, "watch", "how long to watch nodes that come from the new images afterwards: if two of the first three, or more than a fifth of at least five, are not Ready within --boot-budget, the version is withdrawn; 0 disables this")
-	f.BoolVar(&c.patch, "patch", false, "first patch the best candidates of each pool, as kamino patch does; the donor is then chosen and proved with the patches")
-	c.patching.addPolicy(f, "patch-")
+	f.BoolVar(&c.patch, "patch", false, "first patch the best candidate of each pool, as kamino patch does by default; the donor is then chosen and proved with the patches")
 	addImageOnly(f, &c.only)
 	c.notify.add(f)
 	c.out.add(cmd)
@@ -85,10 +84,9 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 		return err
 	}
 	if c.patch {
-		if err := c.patching.check(); err != nil {
-			return err
-		}
-		patch := c.patching.options(opts.Options)
+		var defaults patchFlags
+		defaults.add(pflag.NewFlagSet("", pflag.ContinueOnError))
+		patch := defaults.options(opts.Options)
 		patch.MaxAway, patch.MaxNotReady, patch.Pool = opts.MaxAway, opts.MaxNotReady, "each"
 		if err := patch.Validate(); err != nil {
 			return err

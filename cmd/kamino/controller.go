@@ -47,7 +47,7 @@ away then is given back by the next process.`,
 	}
 	f := cmd.Flags()
 	c.sel.addRules(a, f)
-	c.patching.addPolicy(f, "patch-")
+	c.patching.addManager(f, "patch-")
 	f.IntVar(&c.maxDonors, "max-donors", 1, "maximum number of donors away in the cluster at the same time")
 	f.IntVar(&c.sel.maxNotReady, "max-not-ready", c.sel.opts.MaxNotReady, "take no donor while more than this many other nodes are NotReady")
 	f.Var(&c.resync, "resync", "maximum interval between two reconciliations of a prototype")

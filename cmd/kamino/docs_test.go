@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
 	"kamino.dev/kamino/internal/golden"
@@ -82,6 +83,27 @@ KUBECONFIG     as for kubectl; without one, the service account of the pod
 AZURE_*        credentials, as for every program of the Azure SDK`) + "\n")
 	describe(&b, root)
 	golden.Check(t, filepath.Join("..", "..", "docs", "cli.md"), b.String())
+}
+
+// TestOptions: who adds an option to one of these takes another away, or finds it a reader in
+// docs/notes/0040-which-options-stay.md.
+func TestOptions(t *testing.T) {
+	root := newRootCommand(newApp(ioStreams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, func(string) string { return "" }, func(int) {}))
+	for name, most := range map[string]int{"update": 24, "auto-update": 35, "controller": 40} {
+		c, _, err := root.Find([]string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := 0
+		c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Name != "help" {
+				own++
+			}
+		})
+		if own != most {
+			t.Errorf("%s has %d options of its own, not %d", name, own, most)
+		}
+	}
 }
 
 // describe writes a section for each command below one.

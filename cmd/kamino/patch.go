@@ -17,7 +17,7 @@ import (
 	"kamino.dev/kamino/view"
 )
 
-// patchFlags are the options of a patch, for patch and auto-update.
+// patchFlags are the options of a patch.
 type patchFlags struct {
 	order           kamino.PatchOrder
 	within, returns durationValue
@@ -27,21 +27,21 @@ type patchFlags struct {
 	nodes, retries  int
 }
 
-// addPolicy adds the options of patches that auto-update has too, with the prefix "patch-".
-func (p *patchFlags) addPolicy(f *pflag.FlagSet, prefix string) {
+// addManager adds the options that the controller has too, with the prefix "patch-".
+func (p *patchFlags) addManager(f *pflag.FlagSet, prefix string) {
 	d := kamino.PatchDefaults()
-	p.retries, p.order.RoomMiB = d.Retries, defaultRoom
+	p.nodes, p.reboot, p.retries, p.order.RoomMiB = d.Nodes, string(d.Order.Reboot), d.Retries, defaultRoom
 	p.within.d, p.returns.d, p.minReady.d = d.Order.Within, d.Order.Return, d.Order.Settle
-	f.IntVar(&p.nodes, prefix+"nodes", d.Nodes, "how many nodes of a pool to patch, 1 to 3; the image renews the others")
 	f.StringVar(&p.order.Manager, prefix+"manager", "", "what upgrades the packages: unattended-upgrades, apt, dnf, or command, which is /etc/kamino/patch of the node (default unattended-upgrades if installed, else the package manager)")
 	f.StringVar(&p.order.Scope, prefix+"scope", "", "which updates to install: all or security (default: as the manager is configured)")
 	f.StringVar(&p.order.Release, prefix+"releasever", "", "release for dnf; required on Amazon Linux 2023")
-	f.StringVar(&p.reboot, prefix+"reboot", string(d.Order.Reboot), "whether to restart the node: auto (if an upgraded package requires it), always or never")
 }
 
 // add adds all options of a patch.
 func (p *patchFlags) add(f *pflag.FlagSet) {
-	p.addPolicy(f, "")
+	p.addManager(f, "")
+	f.IntVar(&p.nodes, "nodes", p.nodes, "how many nodes of a pool to patch, 1 to 3; the image renews the others")
+	f.StringVar(&p.reboot, "reboot", p.reboot, "whether to restart the node: auto (if an upgraded package requires it), always or never")
 	f.IntVar(&p.retries, "retries", p.retries, "how many further candidates to try if one cannot be patched or is not healthy afterwards")
 	f.BoolVar(&p.held, "held", false, "also upgrade packages on hold, and hold them again")
 	f.StringVar(&p.order.Phased, "phased", "", "whether to install Ubuntu's phased updates: always or never (default: apt's choice, by the machine's ID)")

@@ -13,6 +13,7 @@ import (
 
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/engine"
+	"kamino.dev/kamino/poolstate"
 )
 
 // published is the version of the lab's packages that comes while the pool runs.
@@ -279,17 +280,23 @@ func (s *Stage) diff(ctx context.Context, node string) (names []string, err erro
 	return names, err
 }
 
-// renew lets kamino choose the donor, make its disk the image, prove it by a canary and promote it.
+// renew makes the disk of the best node the image, proves it by a canary and promotes it. Today's
+// version is there already, so kamino auto-update would wait until tomorrow.
 func (s *Stage) renew(ctx context.Context, c *Circle) error {
-	var r struct{ Pools []engine.PoolResult }
-	if err := s.kamino(ctx, &r, "auto-update", "--target-vmss", PoolName, "--again", "--minimum-ready-time", "0s", "--prove", "canary",
+	var plans []poolstate.PoolPlan
+	if err := s.kamino(ctx, &plans, "plan", "--pool", PoolName, "--minimum-ready-time", "0s"); err != nil {
+		return err
+	}
+	if len(plans) != 1 || len(plans[0].Candidates) == 0 || plans[0].Candidates[0].Rank != 1 {
+		return fmt.Errorf("kamino plan has no candidate: %+v", plans)
+	}
+	var u Update
+	c.Donor = plans[0].Candidates[0].Node
+	if err := s.kamino(ctx, &u, "update", "--target-node", c.Donor, "--again", "--prove", "canary",
 		"--prove-for", "1m", "--boot-budget", "10m", "--grace-period", "30"); err != nil {
 		return err
 	}
-	if len(r.Pools) != 1 || r.Pools[0].Result == nil {
-		return fmt.Errorf("kamino auto-update made no version: %+v", r.Pools)
-	}
-	c.Donor, c.Version = r.Pools[0].Donor, r.Pools[0].Result.Version
+	c.Version = u.Version
 	for _, i := range s.Cloud.Instances() {
 		if strings.EqualFold(i.ComputerName, c.Donor) {
 			return s.back(ctx, i)
