@@ -29,7 +29,7 @@ const packagesTime = 5 * time.Minute
 // and images, a line of bytes and name each.
 func listName(run string) string { return packagesName + "-" + run }
 
-// SaveList implements kamino.Shelf: 1 request, and 1 more where a list of that name is there.
+// SaveList implements kamino.PackageStore: 1 request, and 1 more where a list of that name is there.
 func (c *Cluster) SaveList(ctx context.Context, pool kamino.PoolID, run string, list kamino.DiskList) error {
 	images := make([]string, len(list.Images))
 	for i, image := range list.Images {
@@ -56,7 +56,7 @@ func (c *Cluster) SaveList(ctx context.Context, pool kamino.PoolID, run string, 
 	return nil
 }
 
-// List implements kamino.Shelf: 1 request.
+// List implements kamino.PackageStore: 1 request.
 func (c *Cluster) List(ctx context.Context, run string) (out kamino.DiskList, err error) {
 	object, err := c.api.configMaps(kamino.SystemNamespace).Get(ctx, listName(run), metav1.GetOptions{})
 	if err != nil {
@@ -79,7 +79,7 @@ func textLines(text string) []string {
 	return strings.Split(text, "\n")
 }
 
-// Lists implements kamino.Shelf: 1 request for 200 lists. Only their metadata is kept.
+// Lists implements kamino.PackageStore: 1 request for 200 lists. Only their metadata is kept.
 func (c *Cluster) Lists(ctx context.Context, pool kamino.PoolID) (runs []string, err error) {
 	opts := metav1.ListOptions{LabelSelector: labelManagedBy + "=" + managedBy + "," + labelName + "=" + packagesName}
 	err = pages(ctx, c.api.configMaps(kamino.SystemNamespace), opts, "list configmaps -n "+kamino.SystemNamespace, func() { runs = nil }, func(list *corev1.ConfigMapList) {
@@ -95,7 +95,7 @@ func (c *Cluster) Lists(ctx context.Context, pool kamino.PoolID) (runs []string,
 	return runs, nil
 }
 
-// DeleteList implements kamino.Shelf: 1 request.
+// DeleteList implements kamino.PackageStore: 1 request.
 func (c *Cluster) DeleteList(ctx context.Context, run string) error {
 	err := c.api.configMaps(kamino.SystemNamespace).Delete(ctx, listName(run), metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
@@ -104,7 +104,7 @@ func (c *Cluster) DeleteList(ctx context.Context, run string) error {
 	return explain("delete configmaps -n "+kamino.SystemNamespace, err)
 }
 
-// AskPackages implements kamino.Shelf: 2 requests. A pod of that run goes first.
+// AskPackages implements kamino.PackageStore: 2 requests. A pod of that run goes first.
 func (c *Cluster) AskPackages(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
 	if c.opts.SealImage == "" {
 		return ErrNoSealImage
@@ -128,7 +128,7 @@ func (c *Cluster) removePackagesPod(ctx context.Context, run string) error {
 	return c.deletePod(ctx, podName(run, kamino.TaskPackages))
 }
 
-// ForgetPackages implements kamino.Shelf: 4 requests. What another process has asked for stays.
+// ForgetPackages implements kamino.PackageStore: 4 requests. What another process has asked for stays.
 func (c *Cluster) ForgetPackages(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
 	pods := c.api.pods(kamino.SystemNamespace)
 	pod, err := pods.Get(ctx, podName(order.Run, kamino.TaskPackages), metav1.GetOptions{})

@@ -89,7 +89,7 @@ func (m *machine) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// AskPackages is kamino.Shelf's, of which the simulation keeps no lists.
+// AskPackages is kamino.PackageStore's, of which the simulation keeps no lists.
 func (c simCluster) AskPackages(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
 	w, key := c.p.w, string(kamino.TaskPackages)+" "+order.Run
 	return c.call(ctx, call{method: "AskPackages", subject: order.Run, write: true}, func(*fault) error {
