@@ -172,12 +172,12 @@ func poolNotices(p poolstate.PoolStatus, now time.Time) (out []pageNotice) {
 		case u.Alive:
 			add(moodInfo, "a run is active", fmt.Sprintf("%s, at step %s", u.Run, Shown(u.Step)))
 		case !since.IsZero():
-			add(moodBad, fmt.Sprintf("%s %s has been away for %s, and its run has probably ended", word, u.Donor, ago(now, since)), silentRun(u)+"; finish it, or give back what it took:", finish(u), "kamino restore")
+			add(moodBad, fmt.Sprintf("%s %s has been away for %s, and its run has probably ended", word, u.Donor, ago(now, since)), silentRun(u)+"; finish it, or give back what it took:", first(p.Paused != "")+finish(u), "kamino restore")
 		case u.Work == kamino.WorkProve:
 			add(moodBad, "the proof of version "+u.Version+" was interrupted", unfinished(u)+"; give back what it took, and prove it again:",
-				"kamino restore", "kamino promote --pool "+p.Name+" --version "+u.Version+" --prove canary")
+				"kamino restore", first(p.Paused != "")+"kamino promote --pool "+p.Name+" --version "+u.Version+" --prove canary")
 		default:
-			add(moodBad, "a run was interrupted", unfinished(u)+"; finish it, or give back what it took:", finish(u), "kamino restore")
+			add(moodBad, "a run was interrupted", unfinished(u)+"; finish it, or give back what it took:", first(p.Paused != "")+finish(u), "kamino restore")
 		}
 	}
 	if p.Error != "" {

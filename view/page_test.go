@@ -52,6 +52,9 @@ func TestPageSays(t *testing.T) {
 			[]string{`<header class="good">`, "A donor is away: n2", "donor n2 has been away for 12m", "run r1 is at step stop, last heartbeat 5m0s ago", `aria-current="step"`, `<li class="done" title="check that`}},
 		{"donor away, run dead", func(p *poolstate.PoolStatus) { p.Unfinished = run(false, at.Add(-2*time.Hour)) },
 			[]string{`<header class="bad">`, "A donor is away: n2", "its run has probably ended", "kamino update --target-node n2", "kamino restore", "interrupted"}},
+		{"donor away, run dead, paused", func(p *poolstate.PoolStatus) {
+			p.Paused, p.Unfinished = "incident 7", run(false, at.Add(-2*time.Hour))
+		}, []string{"kamino resume &amp;&amp; kamino update --target-node n2", "kamino restore"}},
 		{"donor back, run dead", func(p *poolstate.PoolStatus) {
 			p.Unfinished = run(false, at.Add(-2*time.Hour))
 			p.Unfinished.AwayEnds = at.Add(-time.Hour)

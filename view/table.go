@@ -75,7 +75,7 @@ func printPoolStatus(w io.Writer, p poolstate.PoolStatus, wide bool) {
 		fmt.Fprintf(w, "Next run:\t%s\n", text)
 	}
 	if u := p.Unfinished; u != nil {
-		Unfinished(w, u)
+		Unfinished(w, u, p.Paused != "")
 	}
 	for _, b := range p.Blocked {
 		fmt.Fprintf(w, "Blocked:\tnode %s, %s\n\t%s\n", b.Node, b, b.Do())
@@ -114,8 +114,9 @@ func rollbackTo(p poolstate.PoolStatus) string {
 	return cmp.Or(p.RollbackTarget, "nothing")
 }
 
-// Unfinished prints a run that has not ended, and what ends it.
-func Unfinished(w io.Writer, u *kamino.Unfinished) {
+// Unfinished prints a run that has not ended, and what ends it. While the cluster is paused, no
+// command continues the run before a resume.
+func Unfinished(w io.Writer, u *kamino.Unfinished, paused bool) {
 	node := "donor " + Shown(u.Donor)
 	switch u.Work {
 	case kamino.WorkPatch:
@@ -148,10 +149,18 @@ func Unfinished(w io.Writer, u *kamino.Unfinished) {
 		gives += "; a node whose packages may have been changed stays blocked then"
 	}
 	if u.Work == kamino.WorkProve {
-		fmt.Fprintf(w, "\t%s, as does the next run; kamino promote --prove canary proves version %s again\n", gives, u.Version)
+		fmt.Fprintf(w, "\t%s, as does the next run; %skamino promote --prove canary proves version %s again\n", gives, first(paused), u.Version)
 		return
 	}
-	fmt.Fprintf(w, "\t%s finishes it, %s\n", finish(u), gives)
+	fmt.Fprintf(w, "\t%s%s finishes it, %s\n", first(paused), finish(u), gives)
+}
+
+// first is what to type before a command that begins a run.
+func first(paused bool) string {
+	if paused {
+		return "kamino resume && "
+	}
+	return ""
 }
 
 // unfinished describes a run whose process gives no sign of life.

@@ -189,7 +189,7 @@ func (c *patchCommand) Run(ctx context.Context) error {
 func printPatchPlan(w io.Writer, p engine.PatchResult) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Pool.Name())
 	if p.Unfinished != nil {
-		view.Unfinished(w, p.Unfinished)
+		view.Unfinished(w, p.Unfinished, false)
 	}
 	printCandidates(w, p.Candidates)
 }

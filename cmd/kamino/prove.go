@@ -300,12 +300,19 @@ still work. kamino resume ends the pause.`,
 }
 
 func newResumeCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "resume", Short: "Resume runs and promotions after a pause", Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.setPaused(cmd.Context(), "", func(ctx context.Context, e *engine.Engine) error { return e.Resume(ctx) })
 		},
 	}
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if err.Error() == "unknown flag: --reason" {
+			return kamino.WithHint(errors.New("a resume takes no reason"), "kamino resume; kamino pause --reason TEXT pauses again")
+		}
+		return c.Root().FlagErrorFunc()(c, err)
+	})
+	return cmd
 }
 
 const whilePaused = "active runs end within minutes, and no new run begins; kamino resume ends the pause"

@@ -38,6 +38,8 @@ func TestPauseWords(t *testing.T) {
 		code       int
 	}{
 		{[]string{"resume"}, "The cluster is not paused: nothing was changed.", "", exitFine},
+		{[]string{"resume", "--reason", "x"}, "", "a resume takes no reason", exitFailed},
+		{[]string{"resume", "--outptu", "x"}, "", "unknown flag: --outptu", exitFailed},
 		{[]string{"pause", "disk", "array"}, "", `kamino pause --reason "disk array"`, exitFailed},
 		{[]string{"pause", "--reason", "first"}, "The cluster is paused: first; active runs end within minutes, and no new run begins; kamino resume ends the pause\n", "", exitFine},
 		{[]string{"update", "--target-node", "n3", "--prove", "none", "--dry-run"}, "", "node n3 refused: the cluster is paused: first (by ann, since 2026-03-10T09:00:00Z)\nHint: kamino resume ends it", exitRefused},

@@ -116,6 +116,20 @@ func TestStatusAway(t *testing.T) {
 			}
 		})
 	}
+	t.Run("paused", func(t *testing.T) {
+		for work, want := range map[kamino.Work]string{
+			"":               "\n\tkamino resume && kamino update --target-node n2 finishes it, kamino restore gives back",
+			kamino.WorkPatch: "\n\tkamino resume && kamino patch --target-node n2 finishes it, kamino restore gives back",
+			kamino.WorkProve: "as does the next run; kamino resume && kamino promote --prove canary",
+		} {
+			u := &kamino.Unfinished{Run: "r1", Process: "host/1", Heartbeat: at, Record: kamino.Record{Donor: "n2", Work: work}}
+			var out strings.Builder
+			view.Table(&out, []poolstate.PoolStatus{{Name: "pool1", Unfinished: u, Paused: "incident 7"}}, false)
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("want %q in\n%s", want, out.String())
+			}
+		}
+	})
 }
 
 func TestRollback(t *testing.T) {

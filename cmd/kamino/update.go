@@ -338,7 +338,7 @@ func printRun(w io.Writer, p *poolstate.Plan) {
 		fmt.Fprintf(w, "Unknown:\t%s\n", d)
 	}
 	if p.Unfinished != nil && !p.Unfinished.Alive {
-		view.Unfinished(w, p.Unfinished)
+		view.Unfinished(w, p.Unfinished, false)
 	}
 	if len(p.Refusals) > 0 {
 		fmt.Fprintln(w, "Refused:")
