@@ -472,6 +472,7 @@ func TestNotify(t *testing.T) {
 	t.Parallel()
 	h := newHeard(t)
 	p := newPool(t, 1)
+	p.as("kured", p.node(0), fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, kamino.KuredLastPatch.Annotation, time.Now().Add(-time.Hour).Format(time.RFC3339)))
 	kaminoRun(t, autoArgs(p, "--notify-file", h.file)...).mustSucceed(t)
 	h.expect(t, p.name)
 	kaminoRun(t, autoArgs(p, "--notify-file", h.file)...).mustSucceed(t)
