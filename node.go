@@ -138,7 +138,8 @@ type Mark struct {
 	Instance InstanceID `json:"instance"`
 	VMID     string     `json:"vmId"`
 	BootID   string     `json:"bootID"` // the boot in which the run found the node
-	Since    time.Time  `json:"since"`
+	// Since is when the run marked the node, and from its block on, when it blocked the node.
+	Since time.Time `json:"since"`
 	// Block: the mark includes TaintBlock.
 	Block bool `json:"block"`
 	// Sealing: the donor's disk may have been changed and the machine may switch off. The donor

@@ -71,6 +71,9 @@ func (r *Run) remark(what kamino.Act, says string, n kamino.Node, mark *kamino.M
 	}
 	m := *mark
 	change(&m)
+	if m.Block && !n.Tainted(kamino.TaintBlock) {
+		m.Since = r.engine.date() // what is created later came past the block
+	}
 	m.Epoch = r.held.Lease.Epoch
 	return workflow.Act(what, says, func(ctx context.Context) error { return r.engine.Cluster.Mark(ctx, n, m) }), nil
 }
