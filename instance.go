@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -112,3 +113,26 @@ func swapped(id [16]byte) [16]byte {
 
 // PowerCycle is the progress of a node's power cycle.
 type PowerCycle string
+
+// Name is the last segment of the ID.
+func (id InstanceID) Name() string { return string(id)[strings.LastIndexByte(string(id), '/')+1:] }
+
+// ofScaleSet is an instance of an Azure scale set: resource group, scale set and number.
+var ofScaleSet = regexp.MustCompile(`(?i)/resourceGroups/([^/]+)/providers/Microsoft\.Compute/virtualMachineScaleSets/([^/]+)/virtualMachines/([^/]+)$`)
+
+// Start is the command with which a person starts the machine.
+func (id InstanceID) Start() string {
+	if strings.HasPrefix(string(id), "aws:") {
+		return "aws ec2 start-instances --instance-ids " + id.Name()
+	}
+	if m := ofScaleSet.FindStringSubmatch(string(id)); m != nil {
+		return "az vmss start --resource-group " + m[1] + " --name " + m[2] + " --instance-ids " + m[3]
+	}
+	return "az vm start --ids " + strings.TrimPrefix(string(id), "azure://")
+}
+
+// Release is the command with which a person puts the machine back in service in its Auto Scaling
+// group.
+func (id InstanceID) Release(pool string) string {
+	return "aws autoscaling exit-standby --auto-scaling-group-name " + pool + " --instance-ids " + id.Name()
+}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/lock"
 	"kamino.dev/kamino/poolstate"
 )
 
@@ -210,7 +211,7 @@ func (d *doctor) checkLease(ctx context.Context) (passed bool) {
 		}
 	}
 	if u.Alive {
-		d.add(Check{Name: "lease", State: CheckWarned, Found: who + " is at work", Do: "wait for it to end; kamino status shows it"})
+		d.add(Check{Name: "lease", State: CheckWarned, Found: who + " is at work", Do: "wait for it to end; " + lock.HowToEnd(u.Process)})
 	} else {
 		d.add(Check{Name: "lease", State: CheckWarned, Found: who + left, Do: do})
 	}

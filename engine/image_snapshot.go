@@ -252,7 +252,7 @@ func (r *Run) foreignSnapshot(s kamino.Artifact) bool {
 
 // waitForActs waits until the last act of the run of a foreign snapshot is over.
 func (r *Run) waitForActs(s kamino.Artifact) (next workflow.Next, over bool) {
-	left := kamino.ActTimeout - r.held.HeldFor()
+	left := kamino.LeaseDuration - r.held.HeldFor() // an act may begin late, and ends before its lease could expire
 	return workflow.WaitFor(fmt.Sprintf("the last act of run %s, which made snapshot %s and lost the lease, to end", s.Tags[kamino.TagRun], s.Name), left), left <= 0
 }
 

@@ -70,6 +70,10 @@ func alone(left []poolstate.Leftover, why string) {
 // chooseLeft picks pools by the names or IDs that a user typed.
 func chooseLeft(all []leftPool, names []string) ([]leftPool, error) {
 	var chosen []leftPool
+	var known []string
+	for _, p := range all {
+		known = append(known, p.id.Name())
+	}
 	for _, name := range names {
 		n := len(chosen)
 		for _, p := range all {
@@ -79,7 +83,7 @@ func chooseLeft(all []leftPool, names []string) ([]leftPool, error) {
 		}
 		switch len(chosen) - n {
 		case 0:
-			return nil, kamino.WithHint(fmt.Errorf("pool %q is unknown: no node and no lease names it", name), "kamino status lists the pools")
+			return nil, kamino.WithHint(fmt.Errorf("pool %q is unknown: no node and no lease names it", name), "the pools are %s", cmp.Or(strings.Join(known, ", "), "not to be found: check kubectl get nodes"))
 		case 1:
 		default:
 			return nil, kamino.WithHint(fmt.Errorf("pool %q is ambiguous: %d pools have that name", name, len(chosen)-n), "give the whole ID")
@@ -152,32 +156,45 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []poolstate.Leftove
 	return out, foreign, nil
 }
 
-// unexplained lists nodes whose machines are off or out of service and that no run is known to
-// have. If etcd was restored from a backup, or the lease was deleted, this is all that shows a
-// killed run. A person may have done it, too.
+// unexplained lists machines of the pool that are off or out of service and that no run is known to
+// have, also those without a node, which Kubernetes may have forgotten. If etcd was restored from a
+// backup, or the lease was deleted, this is all that shows a killed run. A person may have done it,
+// too.
 func (e *Engine) unexplained(ctx context.Context, p leftPool) (left []poolstate.Leftover, err error) {
 	ctx = kamino.Looking(ctx)
 	r := e.newRun(kamino.Defaults())
 	r.pool = kamino.Pool{ID: p.id, Name: p.id.Name()}
-	note := func(n kamino.Node, what, do string) {
-		left = append(left, poolstate.Leftover{Pool: p.id, Node: n.Name, What: what + ", and no known run did it", Reason: "needs a decision: unless this is intended, " + do})
-	}
-	for _, n := range p.others {
-		if !n.Ready {
-			in, failed := e.Provider.Instance(ctx, n.ProviderID)
+	look := func(id kamino.InstanceID, node, machine string, ready bool) {
+		note := func(what, do string) {
+			left = append(left, poolstate.Leftover{Pool: p.id, Node: node, What: machine + " is " + what + ", and no known run did it", Reason: "needs a decision: unless this is intended, " + do})
+		}
+		if !ready {
+			in, failed := e.Provider.Instance(ctx, id)
 			if failed == nil && in.Power == kamino.PowerOff {
-				note(n, "machine is off", "start it in the cloud")
+				note("off", "run: "+id.Start())
 			} else if failed != nil && !errors.Is(failed, kamino.ErrNotFound) && !errors.Is(failed, kamino.ErrNotVisible) {
-				err = errors.Join(err, fmt.Errorf("read instance %s: %w", n.ProviderID, failed))
+				err = errors.Join(err, fmt.Errorf("read instance %s: %w", id, failed))
 			}
 		}
 		if !r.mayRelease() {
-			continue
+			return
 		}
-		if how, failed := r.holding(ctx, n.ProviderID); how == kamino.Held {
-			note(n, "machine is out of service", "put it back in service in the cloud, then run: kamino restore")
+		if how, failed := r.holding(ctx, id); how == kamino.Held {
+			note("out of service", "run: "+id.Release(r.pool.Name)+", then run: kamino restore")
 		} else if failed != nil && !errors.Is(failed, kamino.ErrNotFound) {
 			err = errors.Join(err, failed)
+		}
+	}
+	for _, n := range p.others {
+		look(n.ProviderID, n.Name, "machine", n.Ready)
+	}
+	listed, failed := e.Provider.Instances(ctx, r.pool)
+	if failed != nil && !errors.Is(failed, kamino.ErrNotFound) && !errors.Is(failed, kamino.ErrNotVisible) {
+		err = errors.Join(err, fmt.Errorf("list the instances of pool %s: %w", r.pool.Name, failed))
+	}
+	for _, id := range listed {
+		if !id.Same(p.lease.Record.Instance) && !slices.ContainsFunc(p.members, func(n kamino.Node) bool { return n.RunsOn(id) }) {
+			look(id, "", "machine "+id.Name()+" without a node", false)
 		}
 	}
 	return left, err
@@ -418,8 +435,8 @@ func (r *Run) lookRemains(ctx context.Context, nodes []kamino.Node) (workflow.Ne
 		return workflow.Next{}, err
 	case id == "":
 		return workflow.Done("no node is left to be given back"), nil
-	case r.runner.Spent() < kamino.ActTimeout:
-		return workflow.WaitFor("acts of a process that lost its lease to end", kamino.ActTimeout-r.runner.Spent()), nil
+	case r.runner.Spent() < kamino.LeaseDuration:
+		return workflow.WaitFor("acts of a process that lost its lease to end", kamino.LeaseDuration-r.runner.Spent()), nil
 	default:
 		return workflow.Act(kamino.ActRelease, "resume what a run suspended in the pool", func(ctx context.Context) error { return r.engine.holder().Release(ctx, r.pool, id) }).
 			Then("the pool to resume it", 0), nil

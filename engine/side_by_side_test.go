@@ -275,6 +275,8 @@ func (c cloud) PoolOf(_ context.Context, id kamino.InstanceID) (kamino.PoolID, e
 	return kamino.PoolID(pool), nil
 }
 
+func (c cloud) Instances(context.Context, kamino.Pool) ([]kamino.InstanceID, error) { return nil, nil }
+
 func (c cloud) Pool(_ context.Context, id kamino.PoolID) (kamino.Pool, error) {
 	defer c.reads()()
 	return *c.pools[id], nil

@@ -62,7 +62,7 @@ func TestDoctor(t *testing.T) {
 		},
 			passed: fine, warned: "cloud", do: "a role with it\n"},
 		{name: "no candidate", args: []string{"--minimum-ready-time", "90d"}, passed: "image cloud cluster lease", warned: "donor", do: "kamino plan --pool " + pool1},
-		{name: "another run at work", world: func(w *fakeWorld) { held(w, true) }, passed: strings.Replace(fine, "lease ", "", 1), warned: "lease", do: "wait"},
+		{name: "another run at work", world: func(w *fakeWorld) { held(w, true) }, passed: strings.Replace(fine, "lease ", "", 1), warned: "lease", do: "if the process is gone: kamino restore"},
 		{name: "a run that ended", world: func(w *fakeWorld) { held(w, false) }, passed: strings.Replace(fine, "lease ", "", 1), warned: "lease", do: "kamino restore"},
 		{name: "a run that ended and left its donor off", world: func(w *fakeWorld) {
 			held(w, false)

@@ -22,6 +22,15 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
+// TestRestoreUnknownPool: the pools are named, as by other commands.
+func TestRestoreUnknownPool(t *testing.T) {
+	w := newFakeWorld()
+	stale(w)
+	if _, errs, code := w.kamino(t, "restore", "--pool", "wrong"); code != exitFailed || !strings.Contains(errs, "the pools are "+pool1) {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
 // TestRestoreBesideALiveRun: it is refused, in the table whole, and is no failure where a release
 // ends.
 func TestRestoreBesideALiveRun(t *testing.T) {
