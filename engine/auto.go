@@ -85,9 +85,9 @@ type autoRun struct {
 
 func (a *autoRun) do(ctx context.Context) error {
 	if a.pool.Err != nil {
-		return a.engine.clearUnread(ctx, a.pool)
+		return clearUnread(ctx, a.engine, a.pool)
 	}
-	if err := a.engine.clearCanaries(ctx, a.pool); err != nil {
+	if err := clearCanaries(ctx, a.engine, a.pool); err != nil {
 		return err
 	}
 	if a.patches() {
@@ -107,12 +107,12 @@ func (a *autoRun) do(ctx context.Context) error {
 		if err := a.engine.comeToPoint(ctx, &a.pool, &t); err != nil {
 			return err
 		}
-		back, err := a.engine.point(ctx, a.pool, t, a.pool.BegunBad(t), false)
+		back, err := pointTo(ctx, a.engine, a.pool, t, a.pool.BegunBad(t), false)
 		a.result.Result = &Result{Pool: a.pool.ID, Version: back.To, Changed: back.Changed && err == nil, ModelDiff: back.ModelDiff}
 		return err
 	case poolstate.DoFinish:
 		if a.plan.Donor == "" {
-			_, err := a.engine.clear(ctx, a.pool, RestoreOptions{})
+			_, err := clearPool(ctx, a.engine, a.pool, RestoreOptions{})
 			return err
 		}
 		return a.update(ctx, a.plan.Donor)
@@ -128,23 +128,7 @@ func (a *autoRun) do(ctx context.Context) error {
 // unjudged records that somebody else chose the pool's next image. Instances created meanwhile are
 // no evidence of whether the pool follows its definition, also later.
 func (e *Engine) unjudged(ctx context.Context, o poolstate.State) error {
-	return e.underLease(ctx, o.Pool, nil, func(l *kamino.Lease) { l.Ledger.Promoted = nil })
-}
-
-// underLease takes the lease of a pool that nobody holds, runs the steps, and releases the lease
-// with a note.
-func (e *Engine) underLease(ctx context.Context, pool kamino.Pool, steps func(*Run) []Step, note func(*kamino.Lease)) error {
-	r := e.newRun(kamino.Defaults())
-	r.pool = pool
-	all := []Step{lockStep(takeTheLease, r.lookFreeLock)}
-	if steps != nil {
-		all = append(all, steps(r)...)
-	}
-	err := r.exec(ctx, all)
-	if r.held.Lease != nil && !errors.Is(err, kamino.ErrLeaseLost) {
-		err = errors.Join(err, r.release(context.WithoutCancel(ctx), note))
-	}
-	return err
+	return underLease(ctx, e, o.Pool, nil, func(l *kamino.Lease) { l.Ledger.Promoted = nil })
 }
 
 // patches reports whether nodes are patched first. They are not if the remains of an earlier run
@@ -159,7 +143,7 @@ func (a *autoRun) patch(ctx context.Context) error {
 	opts.Pool, opts.Donor, opts.Rules = string(a.pool.ID), "", a.opts.Rules
 	opts.Order.Settle = max(opts.Order.Settle, a.opts.Rules.MinReady)
 	a.result.Patched = &PatchResult{Pool: a.pool.ID, Nodes: []PatchedNode{}, Candidates: selection.SelectPatch(a.pool.Nodes, opts, a.engine.now())}
-	if err := a.engine.patchIn(ctx, opts, a.turns, a.pool, a.result.Patched); err != nil {
+	if err := patchIn(ctx, a.engine, opts, a.turns, a.pool, a.result.Patched); err != nil {
 		return fmt.Errorf("patch: %w", err)
 	}
 	all, _, err := a.engine.overviews(ctx, []string{string(a.pool.ID)})
@@ -389,22 +373,4 @@ func (t *donorLimit) obstacle(ctx context.Context, e *Engine, own kamino.PoolID)
 		return fmt.Sprintf("%d nodes to be Ready, at most %d may be NotReady: %s", len(silent), t.maxNotReady, kamino.SomeOf(silent)), nil
 	}
 	return "", nil
-}
-
-// takenNow reports whether a run has a node. It reads the lease of the node's pool only if the mark
-// needs a witness.
-func (e *Engine) takenNow(ctx context.Context, n kamino.Node, pool kamino.PoolID) (bool, error) {
-	mark, err := n.Claimed(pool)
-	if err != nil || mark == nil {
-		return false, nil
-	}
-	if mark, err = n.OwnedBy(pool, kamino.Lease{}); err == nil {
-		return mark != nil, nil
-	}
-	lease, err := e.Cluster.Lease(ctx, pool)
-	if err != nil {
-		return false, fmt.Errorf("read lease of pool %s: %w", pool.Name(), err)
-	}
-	mark, err = n.OwnedBy(pool, lease)
-	return err == nil && mark != nil, nil
 }

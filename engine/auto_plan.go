@@ -28,7 +28,7 @@ func (e *Engine) PlanPools(ctx context.Context, opts kamino.AutoOptions) ([]pool
 		if run := o.Lease.Unfinished(e.now()); run != nil && run.Alive && plans[i].Action == poolstate.DoFinish {
 			plans[i].Hold("held", "run %s (process %s) is active: its last heartbeat was %.0fs ago", run.Run, run.Process, run.Silence)
 		}
-		if err := own.detail(ctx, o, opts, &plans[i]); err != nil {
+		if err := detail(ctx, own, o, opts, &plans[i]); err != nil {
 			errs[i] = err
 			plans[i].Hold("error", "%v", err)
 		}
@@ -70,7 +70,7 @@ func (e *Engine) View(ctx context.Context, id kamino.PoolID, opts kamino.AutoOpt
 
 // detail adds what needs more reads: the plan of the run, and whether the provider refuses the
 // donor. A refused donor is replaced by the next candidate.
-func (e *Engine) detail(ctx context.Context, o poolstate.State, opts kamino.AutoOptions, p *poolstate.PoolPlan) error {
+func detail(ctx context.Context, e *Engine, o poolstate.State, opts kamino.AutoOptions, p *poolstate.PoolPlan) error {
 	switch p.Action {
 	case poolstate.DoModel:
 		if err := e.heed(ctx, &o); err != nil {
@@ -90,7 +90,7 @@ func (e *Engine) detail(ctx context.Context, o poolstate.State, opts kamino.Auto
 	refused := 0
 	for tries := 0; tries < poolstate.MaxTries && p.Donor != ""; refused++ {
 		run := p.RunOf(opts, p.Donor)
-		plan, err := e.planRun(ctx, run, &o.Lease)
+		plan, err := planRun(ctx, e, run, &o.Lease)
 		if err != nil {
 			return fmt.Errorf("plan the run with donor %s: %w", p.Donor, err)
 		}

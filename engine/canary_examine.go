@@ -12,44 +12,41 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// examineLimit is how long a patched node may take to be healthy, from when it is Ready.
-const examineLimit = 10 * time.Minute
-
 // lookExamine watches the canary until the checks have a verdict, and writes the verdict on the
 // version.
-func (r *Run) lookExamine(ctx context.Context) (workflow.Next, error) {
-	if r.proof.error != nil {
-		return r.concluded(ctx, r.proof.error.Outcome, r.proof.error.Findings)
+func (c *canary) lookExamine(ctx context.Context) (workflow.Next, error) {
+	if c.error != nil {
+		return c.concluded(ctx, c.error.Outcome, c.error.Findings)
 	}
-	if !r.proof.passed {
-		out, findings, err := r.examine(ctx)
-		s := r.proof.sight
+	if !c.passed {
+		out, findings, err := c.examine(ctx)
+		s := c.sight
 		switch {
 		case err != nil:
 			return workflow.Next{}, err
 		case out == kamino.ProofFailed || out == kamino.ProofInconclusive:
-			return r.concluded(ctx, out, findings)
-		case r.wantsProbe():
-			return r.probe(ctx, s.Node.Node)
+			return c.concluded(ctx, out, findings)
+		case c.wantsProbe():
+			return c.probe(ctx, s.Node.Node)
 		case out == kamino.ProofWaits:
 			return waitProof(findings[0]), nil
 		}
-		r.proof.passed, r.proof.findings = true, findings
+		c.passed, c.findings = true, findings
 	}
-	v, next, err := r.provedVersion(ctx)
+	v, next, err := c.provedVersion(ctx)
 	if err != nil || next.Kind != workflow.NextDone {
 		return next, err
 	}
-	r.image.version, r.image.readAt = v, r.engine.now()
+	c.image.version, c.image.readAt = v, c.engine.now()
 	if v.Tags[kamino.TagProof] == kamino.TagProofPassed {
-		return workflow.Done("passed; Ready in " + r.proof.sight.Boot().Round(time.Second).String()), nil
+		return workflow.Done("passed; Ready in " + c.sight.Boot().Round(time.Second).String()), nil
 	}
-	if v = v.Offering(kamino.TagOfferHidden); !r.promotes() {
+	if v = v.Offering(kamino.TagOfferHidden); !c.image.promotes() {
 		v = v.Gate()
 	}
 	v.Tags[kamino.TagProof] = kamino.TagProofPassed
-	next = r.writeVersion("record on version "+v.Name+" that it passed its proof", v)
-	s := r.proof.sight
+	next = c.image.writeVersion("record on version "+v.Name+" that it passed its proof", v)
+	s := c.sight
 	report, told := s.Node.Report(s.Nonce)
 	baked, watched := s.Baked()
 	if !s.Ready.IsZero() && (s.Exact || told) {
@@ -58,7 +55,7 @@ func (r *Run) lookExamine(ctx context.Context) (workflow.Next, error) {
 			took = s.Boot().Seconds()
 		}
 		next = next.Noting(func(l *kamino.Lease) {
-			if l.Ledger.NoteBoot(took, report.Timing, s.Node.Name, r.engine.date()); watched {
+			if l.Ledger.NoteBoot(took, report.Timing, s.Node.Name, c.engine.date()); watched {
 				l.Ledger.NoteBaked(baked)
 			}
 		})
@@ -67,29 +64,29 @@ func (r *Run) lookExamine(ctx context.Context) (workflow.Next, error) {
 }
 
 // wantsProbe reports whether the operator's probe has to be started now.
-func (r *Run) wantsProbe() bool {
-	s := r.proof.sight
-	return r.opts.Proof.Probe != nil && !slices.Contains(r.opts.Proof.Without, "probe") && s.There() && !s.Probe.Started
+func (c *canary) wantsProbe() bool {
+	s := c.sight
+	return c.opts.Proof.Probe != nil && !slices.Contains(c.opts.Proof.Without, "probe") && s.There() && !s.Probe.Started
 }
 
 // probeNonce returns the nonce of the probe that this run started or is about to start; "" if there
 // is none.
-func (r *Run) probeNonce() string {
-	if p := r.held.Lease.Record.Probe; p != nil && p.Run == r.held.Run {
+func (c *canary) probeNonce() string {
+	if p := c.held.Lease.Record.Probe; p != nil && p.Run == c.held.Run {
 		return p.Nonce
 	}
 	return ""
 }
 
-func (r *Run) probe(ctx context.Context, n kamino.Node) (workflow.Next, error) {
-	_, examiner, _ := r.engine.prover()
-	namespace, err := examiner.ProbeNamespace(r.opts.Proof.Probe)
+func (c *canary) probe(ctx context.Context, n kamino.Node) (workflow.Next, error) {
+	_, examiner, _ := c.engine.prover()
+	namespace, err := examiner.ProbeNamespace(c.opts.Proof.Probe)
 	if err != nil {
 		return workflow.Next{}, err
 	}
-	mine := kamino.Probed{Run: r.held.Run, Namespace: namespace, Nonce: r.probeNonce()}
-	if left := r.held.Lease.Record.Probe; left != nil && *left != mine { // the lease has room for one probe
-		if err := r.removeProbe(ctx); err != nil {
+	mine := kamino.Probed{Run: c.held.Run, Namespace: namespace, Nonce: c.probeNonce()}
+	if left := c.held.Lease.Record.Probe; left != nil && *left != mine { // the lease has room for one probe
+		if err := c.removeProbe(ctx); err != nil {
 			return workflow.Next{}, err
 		}
 		mine.Nonce = ""
@@ -98,59 +95,59 @@ func (r *Run) probe(ctx context.Context, n kamino.Node) (workflow.Next, error) {
 		mine.Nonce = rand.Text()
 	}
 	return workflow.Act(kamino.ActProbe, "start the operator's probe on node "+n.Name, func(ctx context.Context) error {
-		r.proof.whole = time.Time{} // an observation from before the probe was started does not show it
-		return examiner.StartProbe(ctx, mine, n, r.opts.Proof.Probe)
+		c.whole = time.Time{} // an observation from before the probe was started does not show it
+		return examiner.StartProbe(ctx, mine, n, c.opts.Proof.Probe)
 	}).Then("the probe", 0).Noting(func(l *kamino.Lease) { l.Record.Probe = &mine }), nil
 }
 
 // concluded writes the outcome of the proof on the version, and ends the run.
-func (r *Run) concluded(ctx context.Context, out kamino.Outcome, findings []kamino.Finding) (workflow.Next, error) {
-	if r.proof.error == nil {
-		r.unproved(out, findings)
+func (c *canary) concluded(ctx context.Context, out kamino.Outcome, findings []kamino.Finding) (workflow.Next, error) {
+	if c.error == nil {
+		c.unproved(out, findings)
 	}
-	v, next, err := r.provedVersion(ctx)
+	v, next, err := c.provedVersion(ctx)
 	if err != nil || next.Kind != workflow.NextDone {
 		return next, err
 	}
 	want := v.Offering(kamino.TagOfferHidden)
-	want.Tags[kamino.TagProof] = kamino.CutText(string(out)+": "+r.proof.error.Reason(), kamino.MaxTag)
+	want.Tags[kamino.TagProof] = kamino.CutText(string(out)+": "+c.error.Reason(), kamino.MaxTag)
 	switch {
 	case out == kamino.ProofFailed && v.Tags[kamino.TagBad] == "":
 		return workflow.Act(kamino.ActMarkVersion, "withdraw version "+v.Name+", which failed its proof", func(ctx context.Context) error {
-			return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, r.bad())
+			return c.engine.Provider.Withdraw(ctx, c.pool, v.Name, c.bad())
 		}).Of(v.Name), nil
 	case out != kamino.ProofFailed && (v.Tags[kamino.TagOffer] != want.Tags[kamino.TagOffer] || v.Tags[kamino.TagProof] != want.Tags[kamino.TagProof]):
-		return r.writeVersion("record on version "+v.Name+" that its proof is inconclusive", want), nil
+		return c.image.writeVersion("record on version "+v.Name+" that its proof is inconclusive", want), nil
 	}
-	r.recordProof(ctx)
+	c.recordProof(ctx)
 	if out == kamino.ProofFailed {
-		return workflow.Next{}, kamino.WithHint(r.proof.error, "the pool's image stays as it is, and the version is never chosen again; kamino status shows more; if the check is wrong for this pool: --prove-without %s", findings[0].Check)
+		return workflow.Next{}, kamino.WithHint(c.error, "the pool's image stays as it is, and the version is never chosen again; kamino status shows more; if the check is wrong for this pool: --prove-without %s", findings[0].Check)
 	}
-	take := poolstate.HowToPromote(r.pool.Name, v.Name)
-	if r.work() != kamino.WorkProve {
-		return workflow.Next{}, kamino.WithHint(r.proof.error, "the version stays hidden, and the next run proves it again; %s accepts it unproved", take)
+	take := poolstate.HowToPromote(c.pool.Name, v.Name)
+	if c.work() != kamino.WorkProve {
+		return workflow.Next{}, kamino.WithHint(c.error, "the version stays hidden, and the next run proves it again; %s accepts it unproved", take)
 	}
 	if v.Tags[kamino.TagReceipt] == "" {
 		take += " --accept-unsealed"
 	}
-	return workflow.Next{}, kamino.WithHint(r.proof.error, "nothing was promoted or withdrawn: %s --prove canary proves it again, and without --prove it is accepted unproved", take)
+	return workflow.Next{}, kamino.WithHint(c.error, "nothing was promoted or withdrawn: %s --prove canary proves it again, and without --prove it is accepted unproved", take)
 }
 
 // unproved records that the proof ended without a pass, and reports each finding. The error names
 // only the first.
-func (r *Run) unproved(out kamino.Outcome, findings []kamino.Finding) {
-	r.proof.error = &kamino.ProofError{Version: r.image.version.Name, Outcome: out, Findings: findings}
+func (c *canary) unproved(out kamino.Outcome, findings []kamino.Finding) {
+	c.error = &kamino.ProofError{Version: c.image.version.Name, Outcome: out, Findings: findings}
 	for _, f := range findings {
-		r.tell(kamino.Event{Step: r.held.Step, Kind: kamino.EventWarning, Percent: -1, Message: fmt.Sprintf("proof of version %s: %s: %s", r.image.version.Name, f.Outcome, f)})
+		c.tell(kamino.Event{Step: c.held.Step, Kind: kamino.EventWarning, Percent: -1, Message: fmt.Sprintf("proof of version %s: %s: %s", c.image.version.Name, f.Outcome, f)})
 	}
 }
 
 // bad returns why the version is withdrawn; empty unless it failed.
-func (r *Run) bad() kamino.Bad {
-	if r.proof.error == nil || r.proof.error.Outcome != kamino.ProofFailed {
+func (c *canary) bad() kamino.Bad {
+	if c.error == nil || c.error.Outcome != kamino.ProofFailed {
 		return kamino.Bad{}
 	}
-	return badBy(r.proof.error)
+	return badBy(c.error)
 }
 
 // badBy returns the reason of a version whose nodes were found bad by a proof or by a watch.
@@ -159,21 +156,21 @@ func badBy(proof *kamino.ProofError) kamino.Bad {
 }
 
 // recordProof writes an event about the proof on the donor's node.
-func (r *Run) recordProof(ctx context.Context) {
-	reason := map[kamino.Outcome]string{kamino.ProofFailed: kamino.EventProofFailed, kamino.ProofInconclusive: kamino.EventProofInconclusive}[r.proof.error.Outcome]
-	if r.donor.node.UID != "" {
-		r.warn(ctx, r.donor.node, reason, r.proof.error.Error(), nil)
+func (c *canary) recordProof(ctx context.Context) {
+	reason := map[kamino.Outcome]string{kamino.ProofFailed: kamino.EventProofFailed, kamino.ProofInconclusive: kamino.EventProofInconclusive}[c.error.Outcome]
+	if c.donor.node.UID != "" {
+		c.warn(ctx, c.donor.node, reason, c.error.Error(), nil)
 	}
 }
 
 // readVerdict finds out from the version's tags whether the version of an adopted run failed its
 // proof, in case that run was killed after the withdrawal and before it recorded the verdict.
-func (r *Run) readVerdict(ctx context.Context) error {
-	run, rec := r.held.Run, r.held.Before
-	if !r.held.Adopted || r.held.Lease.Record.Proof != "" || rec.Work == kamino.WorkPatch {
+func (c *canary) readVerdict(ctx context.Context) error {
+	run, rec := c.held.Run, c.held.Before
+	if !c.held.Adopted || c.held.Lease.Record.Proof != "" || rec.Work == kamino.WorkPatch {
 		return nil
 	}
-	versions, err := r.everListed(ctx)
+	versions, err := c.image.everListed(ctx)
 	if err != nil {
 		return err
 	}
@@ -181,30 +178,14 @@ func (r *Run) readVerdict(ctx context.Context) error {
 		if v.Tags[kamino.TagProof] != kamino.TagProofFailed || v.Tags[kamino.TagRun] != run && !(rec.Work == kamino.WorkProve && v.Name == rec.Version) {
 			continue
 		}
-		r.held.Verdict = "version " + v.Name + " " + v.Tags[kamino.TagBad]
+		c.held.Verdict = "version " + v.Name + " " + v.Tags[kamino.TagBad]
 		break
 	}
-	if r.held.Verdict == "" || rec.Donor == "" {
+	if c.held.Verdict == "" || rec.Donor == "" {
 		return nil
 	}
-	if n, err := r.engine.Cluster.Node(ctx, rec.Donor); err == nil { // otherwise only the ledger reports it
-		r.warn(ctx, n, kamino.EventProofFailed, r.held.Verdict, nil)
+	if n, err := c.engine.Cluster.Node(ctx, rec.Donor); err == nil { // otherwise only the ledger reports it
+		c.warn(ctx, n, kamino.EventProofFailed, c.held.Verdict, nil)
 	}
 	return nil
-}
-
-// warn writes an event on a node that a person should look at, with what to type.
-func (r *Run) warn(ctx context.Context, n kamino.Node, reason, what string, err error) {
-	rec, ok := r.engine.Cluster.(kamino.Recorder)
-	if !ok || n.Name == "" {
-		return
-	}
-	typed := "kamino status --pool " + r.pool.ID.Name() + " -o wide"
-	if reason == kamino.EventDonorAway {
-		typed = "kamino restore --pool " + r.pool.ID.Name()
-	}
-	if hint := kamino.Hint(err); hint != "" && len(what)+len(hint) < 600 { // what to type must fit in
-		what += "; " + hint
-	}
-	rec.Record(ctx, n, r.held.Run, reason, kamino.CutText(kamino.Plain(what), 800)+`. Type "`+typed+`"`)
 }

@@ -13,124 +13,122 @@ import (
 
 // examine observes the canary and judges it. A verdict needs an observation in which everything is
 // fresh.
-func (r *Run) examine(ctx context.Context) (kamino.Outcome, []kamino.Finding, error) {
-	out, findings, err := r.look(ctx)
-	now, p := r.engine.now(), &r.proof
+func (c *canary) examine(ctx context.Context) (kamino.Outcome, []kamino.Finding, error) {
+	out, findings, err := c.look(ctx)
+	now := c.engine.now()
 	switch {
 	case !kamino.Transient(err):
-		p.blind = time.Time{}
-	case p.blind.IsZero():
-		p.blind = now
-	case now.Sub(p.blind) > max(r.opts.Proof.Budget, r.opts.Proof.For):
+		c.blind = time.Time{}
+	case c.blind.IsZero():
+		c.blind = now
+	case now.Sub(c.blind) > max(c.opts.Proof.Budget, c.opts.Proof.For):
 		return kamino.ProofInconclusive, []kamino.Finding{{Check: "cloud", Outcome: kamino.ProofInconclusive, Evidence: "the cloud or the API server does not answer: " + err.Error()}}, nil
 	}
 	return out, findings, err
 }
 
 // look is examine without the handling of reads that fail.
-func (r *Run) look(ctx context.Context) (kamino.Outcome, []kamino.Finding, error) {
-	p, now := &r.proof, r.engine.now()
-	bounds := proof.Bounds{Boot: r.opts.Proof.BootBudget(r.held.Lease.Ledger), Bake: r.opts.Proof.For, History: kamino.Usually(r.held.Lease.Ledger.Boots),
-		Phases: r.held.Lease.Ledger.UsualPhases(), Baked: r.held.Lease.Ledger.Baked, Without: r.opts.Proof.Without}
-	read := r.glance
-	if now.Sub(p.whole) > proof.WholeObservation {
-		read = r.sightWhole
+func (c *canary) look(ctx context.Context) (kamino.Outcome, []kamino.Finding, error) {
+	now := c.engine.now()
+	bounds := proof.Bounds{Boot: c.opts.Proof.BootBudget(c.held.Lease.Ledger), Bake: c.opts.Proof.For, History: kamino.Usually(c.held.Lease.Ledger.Boots),
+		Phases: c.held.Lease.Ledger.UsualPhases(), Baked: c.held.Lease.Ledger.Baked, Without: c.opts.Proof.Without}
+	read := c.glance
+	if now.Sub(c.whole) > proof.WholeObservation {
+		read = c.sightWhole
 	}
 	if err := read(ctx); err != nil {
 		return "", nil, err
 	}
-	out, findings := proof.Judge(p.sight, bounds)
-	if out != kamino.ProofWaits && r.engine.now().Sub(p.whole) > kamino.JustNow {
-		if err := r.sightWhole(ctx); err != nil {
+	out, findings := proof.Judge(c.sight, bounds)
+	if out != kamino.ProofWaits && c.engine.now().Sub(c.whole) > kamino.JustNow {
+		if err := c.sightWhole(ctx); err != nil {
 			return "", nil, err
 		}
-		out, findings = proof.Judge(p.sight, bounds)
+		out, findings = proof.Judge(c.sight, bounds)
 	}
 	return out, findings, nil
 }
 
 // glance reads the canary's node, and the canary itself while the cloud creates it.
-func (r *Run) glance(ctx context.Context) error {
-	p := &r.proof
-	if p.sight.Running.IsZero() || r.engine.now().Sub(p.asked) > proof.CloudObservation {
-		if err := r.sightCloud(ctx); err != nil {
+func (c *canary) glance(ctx context.Context) error {
+	if c.sight.Running.IsZero() || c.engine.now().Sub(c.asked) > proof.CloudObservation {
+		if err := c.sightCloud(ctx); err != nil {
 			return err
 		}
 	}
-	if p.sight.Now = r.engine.now(); p.sight.Canary.Hostname == "" {
+	if c.sight.Now = c.engine.now(); c.sight.Canary.Hostname == "" {
 		return nil
 	}
-	n, err := r.engine.Cluster.Node(ctx, p.sight.Canary.Hostname)
+	n, err := c.engine.Cluster.Node(ctx, c.sight.Canary.Hostname)
 	if err != nil && !errors.Is(err, kamino.ErrNotFound) {
-		return fmt.Errorf("read node %s: %w", p.sight.Canary.Hostname, err)
+		return fmt.Errorf("read node %s: %w", c.sight.Canary.Hostname, err)
 	}
 	if n.UID == "" { // it may have another name, which two kubelets write in turn
-		if err := r.sightOthers(ctx); err != nil {
+		if err := c.sightOthers(ctx); err != nil {
 			return err
 		}
 	}
-	was := p.sight.Ready
-	p.sight.SawNode(n)
-	if was.IsZero() && !p.sight.Ready.IsZero() {
-		p.whole = time.Time{} // from now on there is more to read
+	was := c.sight.Ready
+	c.sight.SawNode(n)
+	if was.IsZero() && !c.sight.Ready.IsZero() {
+		c.whole = time.Time{} // from now on there is more to read
 	}
-	if p.sight.Probe.Runs() && p.sight.Now.Sub(p.seen) > kamino.LookAge {
-		_, examiner, _ := r.engine.prover()
-		return r.sightCluster(ctx, examiner) // only the API server knows when the probe ends
+	if c.sight.Probe.Runs() && c.sight.Now.Sub(c.seen) > kamino.LookAge {
+		_, examiner, _ := c.engine.prover()
+		return c.sightCluster(ctx, examiner) // only the API server knows when the probe ends
 	}
 	return nil
 }
 
 // sightCloud reads the canary from the cloud.
-func (r *Run) sightCloud(ctx context.Context) error {
-	list, err := r.canaries(ctx)
+func (c *canary) sightCloud(ctx context.Context) error {
+	list, err := c.canaries(ctx)
 	if err != nil {
 		return err
 	}
-	s, name := &r.proof.sight, r.canaryName()
-	asked := r.proof.asked
-	r.proof.asked = r.proof.listedAt
+	s, name := &c.sight, c.name()
+	asked := c.asked
+	c.asked = c.listedAt
 	if s.Launched.IsZero() {
-		s.Launched = r.held.Lease.Record.CanarySince
+		s.Launched = c.held.Lease.Record.CanarySince
 	}
-	i := slices.IndexFunc(list, func(c kamino.Canary) bool {
+	i := slices.IndexFunc(list, func(one kamino.Canary) bool {
 		// A scale set that has lost the observed machine does not count as the canary: the machine
 		// was evicted or deleted. A scale set that Failed shows why.
-		same := s.Canary.Instance == "" || c.Instance == "" && c.State == kamino.Failed || c.Instance.Same(s.Canary.Instance) && (c.VMID == s.Canary.VMID || kamino.SameVM(c.VMID, s.Canary.VMID))
-		return c.Name == name && c.State != kamino.Deleting && same
+		same := s.Canary.Instance == "" || one.Instance == "" && one.State == kamino.Failed || one.Instance.Same(s.Canary.Instance) && (one.VMID == s.Canary.VMID || kamino.SameVM(one.VMID, s.Canary.VMID))
+		return one.Name == name && one.State != kamino.Deleting && same
 	})
 	switch {
 	case i >= 0:
 		s.Canary, s.Gone = list[i], time.Time{}
 	case s.Gone.IsZero():
-		s.Gone = r.proof.asked
+		s.Gone = c.asked
 	}
-	s.Runs(asked, r.proof.asked)
+	s.Runs(asked, c.asked)
 	return nil
 }
 
 // sightWhole reads everything about the canary.
-func (r *Run) sightWhole(ctx context.Context) error {
-	p := &r.proof
-	prover, examiner, _ := r.engine.prover()
-	if err := r.sightCloud(ctx); err != nil {
+func (c *canary) sightWhole(ctx context.Context) error {
+	prover, examiner, _ := c.engine.prover()
+	if err := c.sightCloud(ctx); err != nil {
 		return err
 	}
-	s := &p.sight
-	s.Nonce, s.Reboots, s.Sealed = r.held.Lease.Record.Nonce, r.opts.PendingReboot, r.image.version.Tags
+	s := &c.sight
+	s.Nonce, s.Reboots, s.Sealed = c.held.Lease.Record.Nonce, c.opts.PendingReboot, c.image.version.Tags
 	s.Unsealed = s.Sealed[kamino.TagReceipt] == ""
 	if s.Before == nil {
-		if err := r.sightBefore(ctx); err != nil {
+		if err := c.sightBefore(ctx); err != nil {
 			return err
 		}
 	}
 	if s.Canary.Hostname != "" {
-		if err := r.sightCluster(ctx, examiner); err != nil {
+		if err := c.sightCluster(ctx, examiner); err != nil {
 			return err
 		}
 	}
-	if p.mode == kamino.ProveCanary && (s.Node.UID == "" || !s.Node.Ready) {
-		if lines, err := prover.Console(ctx, r.pool, s.Canary); err == nil {
+	if c.mode == kamino.ProveCanary && (s.Node.UID == "" || !s.Node.Ready) {
+		if lines, err := prover.Console(ctx, c.pool, s.Canary); err == nil {
 			s.Console = lines
 		}
 	}
@@ -139,19 +137,19 @@ func (r *Run) sightWhole(ctx context.Context) error {
 			s.Restarts = map[string]int{}
 		}
 	}
-	s.Now = r.engine.now()
-	p.whole = s.Now
+	s.Now = c.engine.now()
+	c.whole = s.Now
 	return nil
 }
 
 // sightBefore records the machine IDs of nodes before the canary's node exists; none if it exists
 // already.
-func (r *Run) sightBefore(ctx context.Context) error {
-	nodes, err := r.engine.Cluster.Nodes(ctx)
+func (c *canary) sightBefore(ctx context.Context) error {
+	nodes, err := c.engine.Cluster.Nodes(ctx)
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	s := &r.proof.sight
+	s := &c.sight
 	s.Before = map[string]string{}
 	if slices.ContainsFunc(nodes, func(n kamino.Node) bool { return n.Name == s.Canary.Hostname }) {
 		return nil
@@ -163,9 +161,9 @@ func (r *Run) sightBefore(ctx context.Context) error {
 }
 
 // sightOthers reads the other nodes. One of them may show the canary's machine.
-func (r *Run) sightOthers(ctx context.Context) error {
-	s := &r.proof.sight
-	nodes, err := r.engine.Cluster.Nodes(ctx)
+func (c *canary) sightOthers(ctx context.Context) error {
+	s := &c.sight
+	nodes, err := c.engine.Cluster.Nodes(ctx)
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
@@ -182,35 +180,35 @@ func (r *Run) sightOthers(ctx context.Context) error {
 	return nil
 }
 
-func (r *Run) sightCluster(ctx context.Context, examiner kamino.Examiner) error {
-	if err := r.sightOthers(ctx); err != nil {
+func (c *canary) sightCluster(ctx context.Context, examiner kamino.Examiner) error {
+	if err := c.sightOthers(ctx); err != nil {
 		return err
 	}
-	s := &r.proof.sight
+	s := &c.sight
 	s.Donor, s.Peers = "", nil
-	sibling, tags := "", r.image.version.Tags
+	sibling, tags := "", c.image.version.Tags
 	for _, n := range s.Others {
-		if n.Name == tags[kamino.TagBuiltFrom] && tags[kamino.TagRun] == r.held.Run && kamino.SameVM(n.SystemUUID, tags[kamino.TagVM]) {
+		if n.Name == tags[kamino.TagBuiltFrom] && tags[kamino.TagRun] == c.held.Run && kamino.SameVM(n.SystemUUID, tags[kamino.TagVM]) {
 			s.Donor = n.Name
 		}
-		pool, err := r.engine.poolOf(ctx, n)
+		pool, err := c.engine.poolOf(ctx, n)
 		if err != nil {
 			return err
 		}
-		if pool != r.pool.ID || !n.Ready || n.Unschedulable {
+		if pool != c.pool.ID || !n.Ready || n.Unschedulable {
 			continue
 		}
 		if s.Peers = append(s.Peers, n); sibling == "" || n.Name == s.Donor {
 			sibling = n.Name
 		}
 	}
-	seen, err := examiner.Examine(ctx, kamino.ExamineOrder{Run: r.held.Run, Node: s.Canary.Hostname, Sibling: sibling, Since: s.Launched, Probe: r.opts.Proof.Probe, Nonce: r.probeNonce()})
+	seen, err := examiner.Examine(ctx, kamino.ExamineOrder{Run: c.held.Run, Node: s.Canary.Hostname, Sibling: sibling, Since: s.Launched, Probe: c.opts.Proof.Probe, Nonce: c.probeNonce()})
 	if err != nil {
 		return fmt.Errorf("examine node %s: %w", s.Canary.Hostname, err)
 	}
 	had := s.Node.Node
-	s.ClusterObservation, s.Now = seen, r.engine.now()
-	r.proof.seen = s.Now
+	s.ClusterObservation, s.Now = seen, c.engine.now()
+	c.seen = s.Now
 	s.Node.Node = had // as it was observed before
 	s.SawNode(seen.Node.Node)
 	return nil

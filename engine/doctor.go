@@ -52,7 +52,7 @@ func (e *Engine) Doctor(ctx context.Context, opts kamino.AutoOptions, donor stri
 		}
 	}
 	e, ctx = e.planning(), kamino.Looking(ctx)
-	d := &doctor{Run: e.newRun(opts.Options)}
+	d := &doctor{Run: newRun(e, opts.Options)}
 	d.check("cloud", "credentials work, and allow what a run does", func() error { return d.checkCredentials(ctx) })
 	d.check("cluster", "prepared, and allows what a run does", func() error { return d.checkCluster(ctx) })
 	var paused *kamino.RefusedError
@@ -60,7 +60,7 @@ func (e *Engine) Doctor(ctx context.Context, opts kamino.AutoOptions, donor stri
 		d.failed(kamino.CodePaused, paused)
 	}
 	if donor != "" {
-		return append(d.checks, e.doctorRun(ctx, opts.Options)...), nil
+		return append(d.checks, doctorRun(ctx, e, opts.Options)...), nil
 	}
 	pools, _, err := e.overviews(ctx, opts.Pools)
 	if err != nil {
@@ -70,14 +70,14 @@ func (e *Engine) Doctor(ctx context.Context, opts kamino.AutoOptions, donor stri
 			Do: "check spec.providerID: kubectl get nodes -o yaml"})
 	}
 	for _, o := range pools {
-		d.checks = append(d.checks, e.doctorPool(ctx, o, opts)...)
+		d.checks = append(d.checks, doctorPool(ctx, e, o, opts)...)
 	}
 	return d.checks, nil
 }
 
 // doctorPool makes the checks of a pool with its best candidate.
-func (e *Engine) doctorPool(ctx context.Context, o poolstate.State, opts kamino.AutoOptions) []Check {
-	d := &doctor{Run: e.newRun(opts.Options)}
+func doctorPool(ctx context.Context, e *Engine, o poolstate.State, opts kamino.AutoOptions) []Check {
+	d := &doctor{Run: newRun(e, opts.Options)}
 	d.pool = kamino.Pool{ID: o.ID, Name: o.ID.Name()}
 	if o.Err != nil {
 		d.failed("pool", o.Err)
@@ -94,15 +94,15 @@ func (e *Engine) doctorPool(ctx context.Context, o poolstate.State, opts kamino.
 			Do: fmt.Sprintf("kamino plan --pool %s shows why; kamino doctor --target-node NODE checks a node of your choice", d.pool.Name)})
 		return d.checks
 	}
-	return append(d.checks, e.doctorRun(ctx, p.RunOf(opts, best[0].Node))...)
+	return append(d.checks, doctorRun(ctx, e, p.RunOf(opts, best[0].Node))...)
 }
 
 // doctorRun makes the checks of a run with a donor, in the order of the run.
-func (e *Engine) doctorRun(ctx context.Context, opts kamino.Options) []Check {
-	d := &doctor{Run: e.newRun(opts)}
+func doctorRun(ctx context.Context, e *Engine, opts kamino.Options) []Check {
+	d := &doctor{Run: newRun(e, opts)}
 	d.plan, d.donor.node.Name = &poolstate.Plan{}, opts.Donor
 	if !d.check("donor", "can be used, and so can its pool", func() error { _, err := d.lookValidate(ctx); return err }) {
-		if err := d.planLease(ctx); err == nil && d.plan.Unfinished != nil {
+		if err := d.dry.planLease(ctx); err == nil && d.plan.Unfinished != nil {
 			refused := d.checks
 			d.checks = nil
 			d.checkLease(ctx) // first, because that run may be the cause of the others
@@ -113,15 +113,15 @@ func (e *Engine) doctorRun(ctx context.Context, opts kamino.Options) []Check {
 	if !d.checkLease(ctx) {
 		return d.checks
 	}
-	if d.plan.Unfinished = d.held.Lease.Unfinished(d.engine.now()); d.adopts() {
+	if d.plan.Unfinished = d.held.Lease.Unfinished(d.engine.now()); d.dry.adopts() {
 		d.checks[0].Found = "taken by run " + d.held.Lease.Holder + ", with which an update of it continues"
 	}
-	d.check("model", "can be pointed at the new image", func() error { return d.planWorld(ctx) })
+	d.check("model", "can be pointed at the new image", func() error { return d.dry.planWorld(ctx) })
 	for _, r := range d.plan.Refusals {
 		d.refused(r)
 	}
 	for _, name := range peekable {
-		if found, ok := d.peeked[name]; ok {
+		if found, ok := d.dry.peeked[name]; ok {
 			d.add(Check{Name: name, State: CheckPassed, Found: strings.TrimPrefix(found, nothingToDo)})
 		}
 	}
@@ -129,7 +129,7 @@ func (e *Engine) doctorRun(ctx context.Context, opts kamino.Options) []Check {
 		d.add(Check{Name: kamino.StepRehearse, State: CheckWarned, Found: "not tried: the node carries the mark of a run", Do: "kamino status shows that run"})
 		return d.checks
 	}
-	d.check(kamino.StepRehearse, "drain and seal are possible", func() error { _, err := d.rehearse(ctx, d.sealOrder()); return err })
+	d.check(kamino.StepRehearse, "drain and seal are possible", func() error { _, err := d.donor.rehearse(ctx, d.donor.sealOrder()); return err })
 	return d.checks
 }
 
@@ -237,11 +237,6 @@ type PackageDrift struct {
 	Node string `json:"node,omitempty"`
 }
 
-const (
-	packagesPause = time.Second
-	packagesLimit = 5 * time.Minute
-)
-
 // PackageDiff reads a node's packages by a pod, and compares them with those of the pool's next
 // image. It leaves the node as it was.
 func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff, err error) {
@@ -275,7 +270,7 @@ func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff,
 	} else if err != nil {
 		return out, fmt.Errorf("read the packages of version %s: %w", next.Name, err)
 	}
-	have, err := e.askPackages(ctx, shelf, n)
+	have, err := askPackages(ctx, e, shelf, n)
 	if err != nil {
 		return out, err
 	}
@@ -291,7 +286,7 @@ const packagesEnded = 10 * time.Second
 
 // askPackages reads a node's list by a pod, and removes the pod. Processes that ask the same node
 // take turns: the pod's name is the node's, and each process recognizes its own pod by the nonce.
-func (e *Engine) askPackages(ctx context.Context, shelf kamino.PackageStore, n kamino.Node) (list []string, err error) {
+func askPackages(ctx context.Context, e *Engine, shelf kamino.PackageStore, n kamino.Node) (list []string, err error) {
 	switch mark, merr := n.Mark(); {
 	case merr != nil:
 		return nil, merr

@@ -70,7 +70,7 @@ func TestPackagesInTurn(t *testing.T) {
 					all.Go(func() {
 						time.Sleep(time.Duration(i) * 700 * time.Millisecond) // on the virtual clock of synctest
 						n, _ := a.Node(t.Context(), "n")
-						list, err := (&Engine{Cluster: a}).askPackages(t.Context(), a, n)
+						list, err := askPackages(t.Context(), (&Engine{Cluster: a}), a, n)
 						if err != nil || len(list) != 1 {
 							t.Errorf("process %d: %q, %v", i, list, err)
 						}
@@ -91,7 +91,7 @@ func TestPackagesInTurn(t *testing.T) {
 func TestPackagesOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &askedNode{node: kamino.Node{Name: "n", UID: "u", Ready: true}, pod: kamino.AgentPod{Exists: true, Name: "kamino-system/p", Nonce: "another's"}}
-		_, err := (&Engine{Cluster: a}).askPackages(t.Context(), a, a.node)
+		_, err := askPackages(t.Context(), (&Engine{Cluster: a}), a, a.node)
 		if err == nil || kamino.Hint(err) == "" || a.asks > 0 || !a.pod.Exists {
 			t.Errorf("after %d questions: %v; hint %q; pod %+v", a.asks, err, kamino.Hint(err), a.pod)
 		}

@@ -23,23 +23,21 @@ type drainState struct {
 	listing    bool // this process has requested the donor's packages
 	listed     bool // the packages are compared, or are not known before the seal
 	rested     bool // the donor was seen off after its snapshot had begun
-	patch      patching
-	local      []kamino.Refusal // of a plan: the local volumes of the donor
 }
 
 // lookRehearse finds out, before the donor is changed, what would end its drain or its seal. Once
 // pods are evicted, users notice.
-func (r *Run) lookRehearse(ctx context.Context) (workflow.Next, error) {
-	return r.rehearse(ctx, r.sealOrder())
+func (d *donor) lookRehearse(ctx context.Context) (workflow.Next, error) {
+	return d.rehearse(ctx, d.sealOrder())
 }
 
-func (r *Run) rehearse(ctx context.Context, order kamino.SealOrder) (workflow.Next, error) {
-	pods, err := r.engine.Cluster.Rehearse(ctx, r.donor.node, order, r.opts.DrainOptions())
+func (d *donor) rehearse(ctx context.Context, order kamino.SealOrder) (workflow.Next, error) {
+	pods, err := d.engine.Cluster.Rehearse(ctx, d.node, order, d.opts.DrainOptions())
 	var refused *kamino.RefusedError
 	if errors.As(err, &refused) {
 		return workflow.Next{}, err
 	} else if err != nil {
-		return workflow.Next{}, fmt.Errorf("dry-run drain and seal of node %s: %w", r.donor.node.Name, err)
+		return workflow.Next{}, fmt.Errorf("dry-run drain and seal of node %s: %w", d.node.Name, err)
 	}
 	var stuck []kamino.Pod
 	var doubts []kamino.Warning
@@ -50,20 +48,20 @@ func (r *Run) rehearse(ctx context.Context, order kamino.SealOrder) (workflow.Ne
 			doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf("pod %s might not end in time: %s", p, p.Reason)})
 		}
 	}
-	r.doubtAll(kamino.StepRehearse, doubts)
+	d.doubtAll(kamino.StepRehearse, doubts)
 	if len(stuck) > 0 {
-		return workflow.Next{}, &kamino.RefusedError{Subject: "node " + r.donor.node.Name, Refusals: []kamino.Refusal{kamino.RefuseStuck(stuck)}}
+		return workflow.Next{}, &kamino.RefusedError{Subject: "node " + d.node.Name, Refusals: []kamino.Refusal{kamino.RefuseStuck(stuck)}}
 	}
-	if r.pool.Capacity == 1 {
-		r.doubt(kamino.StepRehearse, fmt.Sprintf("pool %s has one node, the donor: until it is back, its pods run only where other pools have room for them", r.pool.Name))
+	if d.pool.Capacity == 1 {
+		d.doubt(kamino.StepRehearse, fmt.Sprintf("pool %s has one node, the donor: until it is back, its pods run only where other pools have room for them", d.pool.Name))
 	}
 	return workflow.Done("drain and seal are possible"), nil
 }
 
 // refuseSeal refuses a donor that got, after the rehearsal, something that a stop would harm: a
 // local volume, or a pod that tolerates the block.
-func (r *Run) refuseSeal(ctx context.Context, n kamino.Node) error {
-	pods, err := r.engine.Cluster.Rehearse(ctx, n, r.sealOrder(), r.opts.DrainOptions())
+func (d *donor) refuseSeal(ctx context.Context, n kamino.Node) error {
+	pods, err := d.engine.Cluster.Rehearse(ctx, n, d.sealOrder(), d.opts.DrainOptions())
 	var refused *kamino.RefusedError
 	switch back := kamino.Tolerant(pods); {
 	case errors.As(err, &refused):
@@ -71,34 +69,34 @@ func (r *Run) refuseSeal(ctx context.Context, n kamino.Node) error {
 	case err != nil:
 		return fmt.Errorf("dry-run the seal of node %s: %w", n.Name, err)
 	case len(back) > 0:
-		return r.undrainable(back)
+		return d.undrainable(back)
 	}
 	return nil
 }
 
 // undrainable is the error for pods that come back.
-func (r *Run) undrainable(back []kamino.Pod) error {
-	return kamino.WithHint(fmt.Errorf("node %s cannot be drained: %s", r.donor.node.Name, kamino.DescribePods(back)), kamino.LeaveReturning)
+func (d *donor) undrainable(back []kamino.Pod) error {
+	return kamino.WithHint(fmt.Errorf("node %s cannot be drained: %s", d.node.Name, kamino.DescribePods(back)), kamino.LeaveReturning)
 }
 
-func (r *Run) lookDrain(ctx context.Context) (workflow.Next, error) {
-	n, mark, err := r.donor.readNode(ctx, r.held.Run)
+func (d *donor) lookDrain(ctx context.Context) (workflow.Next, error) {
+	n, mark, err := d.readNode(ctx, d.held.Run)
 	if err != nil {
 		return workflow.Next{}, err
 	}
 	if mark == nil || !mark.Block || !n.Tainted(kamino.TaintBlock) {
-		next, err := r.remark(kamino.ActBlock, "block the node with taint "+kamino.TaintBlock, n, mark, func(m *kamino.Mark) { m.Block = true })
+		next, err := d.remark(kamino.ActBlock, "block the node with taint "+kamino.TaintBlock, n, mark, func(m *kamino.Mark) { m.Block = true })
 		return next.Announcing(kamino.ActEvict, evictThePods), err
 	}
 	if mark.Sealing {
 		return workflow.Done("drained earlier"), nil
 	}
-	opts := r.opts.DrainOptions()
-	opts.Overdue = r.runner.Worked() > r.opts.DrainLimit()
-	evict := func(ctx context.Context) ([]kamino.Pod, error) { return r.engine.Cluster.Evict(ctx, n, opts) }
-	if !r.empty.evicting {
+	opts := d.opts.DrainOptions()
+	opts.Overdue = d.runner.Worked() > d.opts.DrainLimit()
+	evict := func(ctx context.Context) ([]kamino.Pod, error) { return d.engine.Cluster.Evict(ctx, n, opts) }
+	if !d.drain.evicting {
 		return workflow.Act(kamino.ActEvict, evictThePods, func(ctx context.Context) error {
-			r.empty.evicting = true
+			d.drain.evicting = true
 			_, err := evict(ctx)
 			return err
 		}).Then("the pods to leave", 0), nil
@@ -108,9 +106,9 @@ func (r *Run) lookDrain(ctx context.Context) (workflow.Next, error) {
 		return workflow.Next{}, fmt.Errorf("evict the pods of node %s: %w", n.Name, err)
 	}
 	if len(pods) == 0 {
-		return r.lookDetached(n), nil
+		return d.lookDetached(n), nil
 	}
-	if err := r.drainStuck(pods, opts); err != nil {
+	if err := d.drainStuck(pods, opts); err != nil {
 		return workflow.Next{}, err
 	}
 	return workflow.Wait(kamino.DescribePods(pods)), nil
@@ -124,16 +122,16 @@ func (r *Run) lookDrain(ctx context.Context) (workflow.Next, error) {
 const detachTime = 2 * time.Minute
 
 // lookDetached waits until the volumes of the pods that left are detached from the donor.
-func (r *Run) lookDetached(n kamino.Node) workflow.Next {
-	now := r.engine.now()
-	if r.empty.emptied.IsZero() {
-		r.empty.emptied = now
+func (d *donor) lookDetached(n kamino.Node) workflow.Next {
+	now := d.engine.now()
+	if d.drain.emptied.IsZero() {
+		d.drain.emptied = now
 	}
-	switch waited := now.Sub(r.empty.emptied); {
+	switch waited := now.Sub(d.drain.emptied); {
 	case len(n.Volumes) == 0:
 		return workflow.Done("every pod that had to leave is gone")
 	case waited > detachTime:
-		r.held.Warn(fmt.Sprintf("volumes still attached to node %s after %s: %s", n.Name, detachTime, kamino.SomeOf(n.Volumes)))
+		d.held.Warn(fmt.Sprintf("volumes still attached to node %s after %s: %s", n.Name, detachTime, kamino.SomeOf(n.Volumes)))
 		return workflow.Done("every pod that had to leave is gone; volumes still attached: " + kamino.SomeOf(n.Volumes))
 	}
 	return workflow.Wait("volumes to be detached: " + kamino.SomeOf(n.Volumes))
@@ -142,16 +140,27 @@ func (r *Run) lookDetached(n kamino.Node) workflow.Next {
 const evictThePods = "evict the pods of the node"
 
 // drainStuck decides whether to continue waiting for pods.
-func (r *Run) drainStuck(pods []kamino.Pod, opts kamino.DrainOptions) error {
+func (d *donor) drainStuck(pods []kamino.Pod, opts kamino.DrainOptions) error {
 	if back := kamino.Returning(pods); len(back) > 0 {
-		return r.undrainable(back)
+		return d.undrainable(back)
 	}
 	stuck := slices.ContainsFunc(pods, func(p kamino.Pod) bool { return p.Stuck }) && !opts.Force
 	overdue := opts.Overdue && !opts.Force
-	hopeless := r.runner.Worked() > r.opts.DrainLimit()+2*max(r.opts.Grace, 0)+5*time.Minute
+	hopeless := d.runner.Worked() > d.opts.DrainLimit()+2*max(d.opts.Grace, 0)+5*time.Minute
 	if !stuck && !overdue && !hopeless {
 		return nil
 	}
-	return kamino.WithHint(fmt.Errorf("node %s cannot be drained after %s: %s", r.donor.node.Name, r.runner.Worked().Round(time.Second), kamino.DescribePods(pods)),
+	return kamino.WithHint(fmt.Errorf("node %s cannot be drained after %s: %s", d.node.Name, d.runner.Worked().Round(time.Second), kamino.DescribePods(pods)),
 		"fix what blocks their eviction, choose another node, or use --force to delete them")
 }
+
+func (d *donor) planDrain() string {
+	n := len(d.plan.Evictions)
+	if n == 0 {
+		return "block the donor for new pods; no pod has to leave"
+	}
+	return "block the donor for new pods; " + kamino.DescribePods(d.plan.Evictions)
+}
+
+// drainTimeout is the limit of the drain that people see.
+func (d *donor) drainTimeout() time.Duration { return d.opts.DrainLimit() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/poolstate"
@@ -15,30 +16,30 @@ const lookAtTheFiles = "check the files of the donor's disk"
 // lookSurvey waits for the inventory of the donor's files. A disk that a policy refuses is refused
 // before a pod is evicted, and while the donor is away only changes are read again. If the
 // inventory cannot be made here, the seal makes it.
-func (r *Run) lookSurvey(ctx context.Context) (workflow.Next, error) {
-	n, left, err := r.serving(ctx)
+func (d *donor) lookSurvey(ctx context.Context) (workflow.Next, error) {
+	n, left, err := d.serving(ctx)
 	if err != nil {
 		return workflow.Next{}, err
 	} else if left {
 		return workflow.Done(sealSurveys), nil
 	}
-	if next, err := r.lookPackages(ctx, n); err != nil || next.Kind != workflow.NextDone {
+	if next, err := d.lookPackages(ctx, n); err != nil || next.Kind != workflow.NextDone {
 		return next, err
 	}
-	pod, err := r.agentPod(ctx, n, kamino.TaskInventory)
+	pod, err := d.agentPod(ctx, n, kamino.TaskInventory)
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read the inventory's pod: %w", err)
 	}
-	if next, found := r.askAgain(pod); found {
+	if next, found := d.askAgain(pod); found {
 		return next, nil
 	}
 	switch {
 	case !pod.Exists:
-		return workflow.Act(kamino.ActSurvey, lookAtTheFiles, func(ctx context.Context) error { return r.beginSurvey(ctx, n) }).Then("the inventory of the donor's files", 0), nil
+		return workflow.Act(kamino.ActSurvey, lookAtTheFiles, func(ctx context.Context) error { return d.beginSurvey(ctx, n) }).Then("the inventory of the donor's files", 0), nil
 	case pod.Done:
 		return workflow.Done("the disk may be sealed"), nil
 	case pod.Ousted:
-		r.withoutSurvey("node " + n.Name + " has no room for the inventory pod: " + pod.Message)
+		d.withoutSurvey("node " + n.Name + " has no room for the inventory pod: " + pod.Message)
 		return workflow.Done(sealSurveys), nil
 	case pod.Failed:
 		err := kamino.WithHint(fmt.Errorf("the disk of node %s cannot be sealed as it is; no pod was evicted: %s", n.Name, pod.Message),
@@ -55,14 +56,14 @@ const sealSurveys = "the seal makes the inventory"
 
 // serving reads the node for a task that runs beside its pods. left: a later step does the task,
 // because it cannot run here, or because an earlier process of this run is further.
-func (r *Run) serving(ctx context.Context) (n kamino.Node, left bool, err error) {
-	n, mark, err := r.donor.recentNode(ctx, r.held.Run)
+func (d *donor) serving(ctx context.Context) (n kamino.Node, left bool, err error) {
+	n, mark, err := d.recentNode(ctx, d.held.Run)
 	switch {
 	case err != nil:
 		return n, false, err
 	case mark == nil:
-		return n, false, r.lostMark()
-	case mark.Block || mark.Sealing || mark.Begun || n.Tainted(kamino.TaintBlock) || r.empty.surveyless:
+		return n, false, d.lostMark()
+	case mark.Block || mark.Sealing || mark.Begun || n.Tainted(kamino.TaintBlock) || d.drain.surveyless:
 		return n, true, nil
 	case n.BootID != mark.BootID:
 		return n, false, fmt.Errorf("node %s has booted since the run began", n.Name)
@@ -72,62 +73,62 @@ func (r *Run) serving(ctx context.Context) (n kamino.Node, left bool, err error)
 
 // askAgain removes the pod that refused the node for the former process of an adopted run, because
 // a person may have solved the problem since.
-func (r *Run) askAgain(pod kamino.AgentPod) (workflow.Next, bool) {
-	if !r.held.Adopted || r.empty.served || !pod.Failed && !pod.Refused {
+func (d *donor) askAgain(pod kamino.AgentPod) (workflow.Next, bool) {
+	if !d.held.Adopted || d.drain.served || !pod.Failed && !pod.Refused {
 		return workflow.Next{}, false
 	}
-	return r.removePods("remove the pod that examined the node for the former process, to examine it again"), true
+	return d.removePods("remove the pod that examined the node for the former process, to examine it again"), true
 }
 
 // beginSurvey starts the inventory. If the cluster does not admit its pod, the run continues
 // without.
-func (r *Run) beginSurvey(ctx context.Context, n kamino.Node) error {
-	r.empty.served = true
-	err := r.engine.Cluster.StartAgent(ctx, n, kamino.TaskInventory, r.sealOrder())
+func (d *donor) beginSurvey(ctx context.Context, n kamino.Node) error {
+	d.drain.served = true
+	err := d.engine.Cluster.StartAgent(ctx, n, kamino.TaskInventory, d.sealOrder())
 	if errors.Is(err, kamino.ErrUnsupported) {
-		r.withoutSurvey(err.Error())
+		d.withoutSurvey(err.Error())
 		return nil
 	}
 	return err
 }
 
-func (r *Run) withoutSurvey(why string) {
-	r.empty.surveyless = true
-	r.held.Warn(why + "; the inventory is taken after the drain instead")
+func (d *donor) withoutSurvey(why string) {
+	d.drain.surveyless = true
+	d.held.Warn(why + "; the inventory is taken after the drain instead")
 }
 
 // lookUnseal removes the seal pod, so that nothing can seal the disk any more.
-func (r *Run) lookUnseal(ctx context.Context) (workflow.Next, error) {
-	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.Run, kamino.TaskSeal)
+func (d *donor) lookUnseal(ctx context.Context) (workflow.Next, error) {
+	pod, err := d.engine.Cluster.AgentPod(ctx, d.held.Run, kamino.TaskSeal)
 	if err != nil && !errors.Is(err, kamino.ErrNotFound) {
 		return workflow.Next{}, fmt.Errorf("read the seal pod: %w", err)
 	}
 	if !pod.Exists {
 		return workflow.Done("no seal pod"), nil
 	}
-	r.back.sealStarted = r.back.sealStarted || pod.Started
-	return workflow.Act(kamino.ActUnseal, deleteTheSealPod, r.removeAgents), nil
+	d.back.sealStarted = d.back.sealStarted || pod.Started
+	return workflow.Act(kamino.ActUnseal, deleteTheSealPod, d.removeAgents), nil
 }
 
 const deleteTheSealPod = "delete the seal pod"
 
 // lookPods removes the seal pod, and the pods of an inventory or a patch that ended with their run.
-func (r *Run) lookPods(ctx context.Context) (workflow.Next, error) {
-	next, err := r.lookUnseal(ctx)
+func (d *donor) lookPods(ctx context.Context) (workflow.Next, error) {
+	next, err := d.lookUnseal(ctx)
 	if err != nil || next.Kind != workflow.NextDone {
 		return next, err
 	}
 	tasks := []kamino.Task{kamino.TaskInventory}
-	if r.patching() {
+	if d.patching() {
 		tasks = patchTasks
 	}
 	for _, task := range tasks {
-		pod, err := r.engine.Cluster.AgentPod(ctx, r.held.Run, task)
+		pod, err := d.engine.Cluster.AgentPod(ctx, d.held.Run, task)
 		if err != nil && !errors.Is(err, kamino.ErrNotFound) {
 			return workflow.Next{}, fmt.Errorf("read the pod of task %s: %w", task, err)
 		}
 		if pod.Exists {
-			return workflow.Act(kamino.ActUnseal, "delete the pods of the run", r.removeAgents), nil
+			return workflow.Act(kamino.ActUnseal, "delete the pods of the run", d.removeAgents), nil
 		}
 	}
 	return next, nil
@@ -140,43 +141,43 @@ type asker interface {
 
 // lookPackages refuses, before a pod is evicted, a donor with the same packages as a withdrawn
 // version that was made of it. If the node does not report its packages, the receipt will.
-func (r *Run) lookPackages(ctx context.Context, n kamino.Node) (workflow.Next, error) {
-	shelf, ok := r.engine.Cluster.(asker)
-	bad := r.withdrawnOf(r.donor.instance.VMID)
-	if !ok || bad == nil || r.empty.listed {
+func (d *donor) lookPackages(ctx context.Context, n kamino.Node) (workflow.Next, error) {
+	shelf, ok := d.engine.Cluster.(asker)
+	bad := d.withdrawnOf(d.instance.VMID)
+	if !ok || bad == nil || d.drain.listed {
 		return workflow.Done("no withdrawn version was made of it"), nil
 	}
-	if !r.empty.listing {
+	if !d.drain.listing {
 		return workflow.Act(kamino.ActSurvey, "ask the node for its packages: version "+bad.Name+", which is withdrawn, was made of it", func(ctx context.Context) error {
-			err := shelf.AskPackages(ctx, n, r.sealOrder())
+			err := shelf.AskPackages(ctx, n, d.sealOrder())
 			if refused := (*kamino.RefusedError)(nil); errors.As(err, &refused) {
-				r.untold(refused.Error())
+				d.untold(refused.Error())
 				return nil
 			}
-			r.empty.listing = r.empty.listing || err == nil
+			d.drain.listing = d.drain.listing || err == nil
 			return err
 		}).Then("the node's packages", 0), nil
 	}
-	n, err := r.engine.Cluster.Node(ctx, n.Name)
+	n, err := d.engine.Cluster.Node(ctx, n.Name)
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read node %s: %w", n.Name, err)
 	}
-	pod, err := r.agentPod(ctx, n, kamino.TaskPackages)
+	pod, err := d.agentPod(ctx, n, kamino.TaskPackages)
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read the pod that lists the packages: %w", err)
 	}
-	list, told := n.Packages(r.held.Run, r.held.Lease.Record.Nonce)
+	list, told := n.Packages(d.held.Run, d.held.Lease.Record.Nonce)
 	switch {
-	case told && pod.Exists, pod.Failed, r.runner.Spent() > packagesLimit:
+	case told && pod.Exists, pod.Failed, d.runner.Spent() > packagesLimit:
 		return workflow.Act(kamino.ActUnseal, "remove the pod that listed the packages", func(ctx context.Context) error {
 			if !told {
-				r.untold("node " + n.Name + " did not report its packages: " + pod.Message)
+				d.untold("node " + n.Name + " did not report its packages: " + pod.Message)
 			}
-			return r.engine.Cluster.RemoveAgents(ctx, r.held.Run, []kamino.Task{kamino.TaskPackages})
+			return d.engine.Cluster.RemoveAgents(ctx, d.held.Run, []kamino.Task{kamino.TaskPackages})
 		}), nil
 	case told:
-		r.empty.listed = true
-		if v := r.sameAs(poolstate.PackageDigest(list), r.donor.instance.VMID); v != nil {
+		d.drain.listed = true
+		if v := d.sameAs(poolstate.PackageDigest(list), d.instance.VMID); v != nil {
 			return workflow.Next{}, &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{v.RefuseSame(n.Name)}}
 		}
 		return workflow.Done("other packages than those of a withdrawn version"), nil
@@ -184,22 +185,27 @@ func (r *Run) lookPackages(ctx context.Context, n kamino.Node) (workflow.Next, e
 	return workflow.Wait("the node's packages; the pod is " + pod.Message), nil
 }
 
-func (r *Run) untold(why string) {
-	r.empty.listed = true
-	r.held.Warn(why + "; whether its packages are those of a withdrawn version is checked after the drain")
+func (d *donor) untold(why string) {
+	d.drain.listed = true
+	d.held.Warn(why + "; whether its packages are those of a withdrawn version is checked after the drain")
 }
 
 // withdrawnOf returns the newest withdrawn version that was made of a machine and has the digest of
 // its packages.
-func (r *Run) withdrawnOf(vm string) *kamino.Artifact {
-	return kamino.First(r.image.bad, func(v kamino.Artifact) bool {
+func (d *donor) withdrawnOf(vm string) *kamino.Artifact {
+	return kamino.First(d.bad, func(v kamino.Artifact) bool {
 		return v.Tags[kamino.TagPackages] != "" && kamino.SameVM(v.Tags[kamino.TagVM], vm)
 	})
 }
 
 // sameAs returns the withdrawn version that was made of the same packages on the same machine.
-func (r *Run) sameAs(digest, vm string) *kamino.Artifact {
-	return kamino.First(r.image.bad, func(v kamino.Artifact) bool {
+func (d *donor) sameAs(digest, vm string) *kamino.Artifact {
+	return kamino.First(d.bad, func(v kamino.Artifact) bool {
 		return digest != "" && v.Tags[kamino.TagPackages] == digest && kamino.SameVM(v.Tags[kamino.TagVM], vm)
 	})
 }
+
+const (
+	packagesPause = time.Second
+	packagesLimit = 5 * time.Minute
+)

@@ -31,9 +31,6 @@ type recovery struct {
 	forgotten bool        // only the tags of a snapshot name the donor
 	poolGone  bool        // a person declared that the pool was deleted
 	returned  []string    // runs whose donors this run has given back
-	// leaves selects versions in progress that are not waited for. left: there was one.
-	leaves func(kamino.Artifact) bool
-	left   bool
 }
 
 // sawPower records that the machine was off, and the boot ID that its Node showed then.
@@ -159,56 +156,56 @@ func anyOr[T comparable](list []T, v T) bool { return len(list) == 0 || slices.C
 
 // lookStart brings the donor's machine and node back. It is done when the node is Ready in a boot
 // that began after the mark was written, or when the donor never went off.
-func (r *Run) lookStart(ctx context.Context) (workflow.Next, error) {
-	mark, gone, err := r.donorMark(ctx)
+func (d *donor) lookStart(ctx context.Context) (workflow.Next, error) {
+	mark, gone, err := d.donorMark(ctx)
 	if err != nil || gone != "" {
 		return workflow.Done(gone), err
 	}
-	if r.donor.node.FailedPatch(r.held.Run) { // it stays blocked, and need not be Ready
-		return r.lookPower(ctx, r.donor.node.Name, r.donor.instance)
+	if d.node.FailedPatch(d.held.Run) { // it stays blocked, and need not be Ready
+		return d.lookPower(ctx, d.node.Name, d.instance)
 	}
-	if !r.touched(mark) {
+	if !d.touched(mark) {
 		return workflow.Done("the machine was not switched off"), nil
 	}
-	if r.donor.node.UID != "" && !r.donor.node.RunsOn(r.donor.instance.ID) {
+	if d.node.UID != "" && !d.node.RunsOn(d.instance.ID) {
 		// Another machine has the node's name, so no node shows when the donor is back.
-		return r.lookPower(ctx, r.donor.node.Name, r.donor.instance)
+		return d.lookPower(ctx, d.node.Name, d.instance)
 	}
-	if why, err := r.stranger(ctx, r.donor.node.Name, r.donor.instance.ID); err != nil || why != "" {
-		return r.leftOff(why), err
+	if why, err := d.stranger(ctx, d.node.Name, d.instance.ID); err != nil || why != "" {
+		return d.leftOff(why), err
 	}
-	in, err := r.donor.asShown(ctx, r.donor.instance.ID)
-	if errors.Is(err, kamino.ErrNotFound) || errors.Is(err, kamino.ErrNotVisible) && r.back.poolGone {
-		return r.lookMissing(ctx, r.donor.instance.ID)
+	in, err := d.asShown(ctx, d.instance.ID)
+	if errors.Is(err, kamino.ErrNotFound) || errors.Is(err, kamino.ErrNotVisible) && d.back.poolGone {
+		return d.lookMissing(ctx, d.instance.ID)
 	} else if err != nil {
-		return workflow.Next{}, fmt.Errorf("read instance %s: %w", r.donor.instance.ID, err)
+		return workflow.Next{}, fmt.Errorf("read instance %s: %w", d.instance.ID, err)
 	}
-	r.back.missing = missing{}
-	if in = in.WithVM(r.donor.instance.VMID); replaced(in, r.donor.instance.VMID) {
+	d.back.missing = missing{}
+	if in = in.WithVM(d.instance.VMID); replaced(in, d.instance.VMID) {
 		return workflow.Done("the donor is gone: its instance was replaced"), nil
 	}
-	in = r.donor.sawShown(in)
-	r.back.sawPower(in.Power, r.donor.node)
-	return r.comeBack(ctx, in, r.sight(mark, in).decide())
+	in = d.sawShown(in)
+	d.back.sawPower(in.Power, d.node)
+	return d.comeBack(ctx, in, d.sight(mark, in).decide())
 }
 
 // sight returns the observation of the donor. started: the machine was seen off, or the run started
 // it, so only the boot is missing.
-func (r *Run) sight(mark *kamino.Mark, in kamino.Instance) recoveryObservation {
-	n := r.donor.node
+func (d *donor) sight(mark *kamino.Mark, in kamino.Instance) recoveryObservation {
+	n := d.node
 	receipt, receipted := n.Receipt()
 	// A seal that reports why it failed has restored everything and started the kubelet again, or
 	// is switching the machine off. The kubelet, or its silence, shows which.
-	began := r.back.sealStarted && n.SealFailure(r.held.Run) == ""
+	began := d.back.sealStarted && n.SealFailure(d.held.Run) == ""
 	return recoveryObservation{
-		power: in.Power, ready: n.Ready && kamino.SameVM(n.SystemUUID, in.VMID), boot: r.back.boot(n, mark),
-		started: r.back.offSeen || r.held.Mine() && r.held.Lease.Record.Intends(kamino.ActPowerOn),
-		sealed:  receipted && receipt.Run == r.held.Run || began,
+		power: in.Power, ready: n.Ready && kamino.SameVM(n.SystemUUID, in.VMID), boot: d.back.boot(n, mark),
+		started: d.back.offSeen || d.held.Mine() && d.held.Lease.Record.Intends(kamino.ActPowerOn),
+		sealed:  receipted && receipt.Run == d.held.Run || began,
 	}
 }
 
 // comeBack does the action, at its time.
-func (r *Run) comeBack(ctx context.Context, in kamino.Instance, what recoveryAction) (workflow.Next, error) {
+func (d *donor) comeBack(ctx context.Context, in kamino.Instance, what recoveryAction) (workflow.Next, error) {
 	switch what {
 	case backNow:
 		return workflow.Done("the node is Ready"), nil
@@ -219,40 +216,40 @@ func (r *Run) comeBack(ctx context.Context, in kamino.Instance, what recoveryAct
 		if in.Failure != "" {
 			why += " again after: " + in.Failure
 		}
-		return workflow.Act(kamino.ActPowerOn, why, func(ctx context.Context) error { return r.engine.Provider.SetPower(ctx, in.ID, kamino.PowerOn) }).
+		return workflow.Act(kamino.ActPowerOn, why, func(ctx context.Context) error { return d.engine.Provider.SetPower(ctx, in.ID, kamino.PowerOn) }).
 			Then("the machine to start", 0), nil
 	case awaitBoot:
 		return workflow.Wait("the node to boot"), nil
 	case hearNode:
-		return r.lookAlive(ctx, "the node is Ready", "a heartbeat of the node")
+		return d.lookAlive(ctx, "the node is Ready", "a heartbeat of the node")
 	case hearKubelet:
-		return r.lookAlive(ctx, "the donor was never off", "a heartbeat of the kubelet")
+		return d.lookAlive(ctx, "the donor was never off", "a heartbeat of the kubelet")
 	case switchOffSoon:
-		if r.runner.Spent() < r.silence(2*guestHalt) {
+		if d.runner.Spent() < d.silence(2*guestHalt) {
 			return workflow.Wait("the sealed machine to switch off"), nil
 		}
-		return r.switchOff(in), nil
+		return d.switchOff(in), nil
 	case switchOffLate:
-		if r.runner.Spent() >= longSilence {
-			return r.switchOff(in), nil
+		if d.runner.Spent() >= longSilence {
+			return d.switchOff(in), nil
 		}
 	}
 	return workflow.Wait("the node to be Ready"), nil
 }
 
-func (r *Run) switchOff(in kamino.Instance) workflow.Next {
+func (d *donor) switchOff(in kamino.Instance) workflow.Next {
 	return workflow.Act(kamino.ActPowerOff, "switch the machine off, so that its first boot can repair the sealed disk", func(ctx context.Context) error {
-		return r.engine.Provider.SetPower(ctx, in.ID, kamino.PowerOff)
+		return d.engine.Provider.SetPower(ctx, in.ID, kamino.PowerOff)
 	})
 }
 
-func (r *Run) lookAlive(ctx context.Context, fine, why string) (workflow.Next, error) {
-	n := r.donor.node
-	pulse, err := r.engine.Cluster.Pulse(ctx, n)
+func (d *donor) lookAlive(ctx context.Context, fine, why string) (workflow.Next, error) {
+	n := d.node
+	pulse, err := d.engine.Cluster.Pulse(ctx, n)
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read the heartbeat of node %s: %w", n.Name, err)
 	}
-	if r.back.alive(n.Ready, pulse, r.runner.Spent()) {
+	if d.back.alive(n.Ready, pulse, d.runner.Spent()) {
 		return workflow.Done(fine), nil
 	}
 	return workflow.Wait(why), nil
@@ -260,27 +257,27 @@ func (r *Run) lookAlive(ctx context.Context, fine, why string) (workflow.Next, e
 
 // donorMark reads the donor's node and its mark. If the node is gone, or another machine has its
 // name, only the record on the lease is left.
-func (r *Run) donorMark(ctx context.Context) (mark *kamino.Mark, gone string, err error) {
-	n, err := r.donor.rereadNode(ctx)
+func (d *donor) donorMark(ctx context.Context) (mark *kamino.Mark, gone string, err error) {
+	n, err := d.rereadNode(ctx)
 	if errors.Is(err, kamino.ErrNotFound) {
-		r.donor.node = kamino.Node{Name: r.donor.node.Name}
+		d.node = kamino.Node{Name: d.node.Name}
 		return nil, "", nil
 	} else if err != nil {
-		return nil, "", fmt.Errorf("read node %s: %w", r.donor.node.Name, err)
+		return nil, "", fmt.Errorf("read node %s: %w", d.node.Name, err)
 	}
-	if mark, err = n.Claimed(r.pool.ID); err != nil {
+	if mark, err = n.Claimed(d.pool.ID); err != nil {
 		return nil, "", err
 	}
-	if mark != nil && mark.Run != r.held.Run && r.held.Mine() && r.held.Lease.Knows(mark.Run) {
+	if mark != nil && mark.Run != d.held.Run && d.held.Mine() && d.held.Lease.Knows(mark.Run) {
 		mark = nil // of a run that has ended: Kubernetes went back in time, and the next run takes it off
 	}
-	if mark != nil && mark.Run != r.held.Run {
+	if mark != nil && mark.Run != d.held.Run {
 		return nil, fmt.Sprintf("the node belongs to run %s now", mark.Run), nil
 	}
 	if mark != nil {
-		r.back.work = mark.Work
+		d.back.work = mark.Work
 	}
-	r.donor.sawNode(n)
+	d.sawNode(n)
 	return mark, "", nil
 }
 
@@ -289,116 +286,112 @@ const longSilence = 10 * time.Minute
 
 // touched reports whether the donor may have been sealed or switched off, by its mark or by the
 // lease. Kubernetes may have forgotten the node, or may show its mark from a backup of etcd.
-func (r *Run) touched(mark *kamino.Mark) bool {
-	return r.back.forgotten || mark != nil && mark.Sealing || r.held.Mine() && r.held.Lease.Record.Sealing
+func (d *donor) touched(mark *kamino.Mark) bool {
+	return d.back.forgotten || mark != nil && mark.Sealing || d.held.Mine() && d.held.Lease.Record.Sealing
 }
 
 const startTheMachine = "start the machine"
 
-// lookReturn removes the run's marks from the node, and the seal pod.
-func (r *Run) lookReturn(ctx context.Context) (workflow.Next, error) {
-	if r.away.to.IsZero() {
-		r.away.to = r.engine.now()
+// lookUnmark removes the run's marks from the node, and the seal pod. build is the act that follows,
+// in words for people; "" none.
+func (d *donor) lookUnmark(ctx context.Context, build string) (workflow.Next, error) {
+	if d.away.to.IsZero() {
+		d.away.to = d.engine.now()
 	}
-	n, err := r.donor.rereadNode(ctx)
+	n, err := d.rereadNode(ctx)
 	if errors.Is(err, kamino.ErrNotFound) {
 		return workflow.Done("the node is gone"), nil
 	} else if err != nil {
-		return workflow.Next{}, fmt.Errorf("read node %s: %w", r.donor.node.Name, err)
+		return workflow.Next{}, fmt.Errorf("read node %s: %w", d.node.Name, err)
 	}
-	mark, err := n.Claimed(r.pool.ID)
+	mark, err := n.Claimed(d.pool.ID)
 	if err != nil {
 		return workflow.Next{}, err
 	}
-	r.donor.node = n
-	if mark != nil && mark.Run == r.held.Run {
-		off := workflow.Act(kamino.ActUnmark, "remove the block and the protection", func(ctx context.Context) error { return r.takeOff(ctx, n) }).Announcing(kamino.ActUnseal, deleteTheSealPod)
-		builds := !r.held.GivingBack && r.work() == "" && r.imageMissing()
-		if builds {
-			off = off.Announcing(kamino.ActCreateVersion, buildText(r.image.version.Name))
+	d.node = n
+	if mark != nil && mark.Run == d.held.Run {
+		off := workflow.Act(kamino.ActUnmark, "remove the block and the protection", func(ctx context.Context) error { return d.takeOff(ctx, n) }).Announcing(kamino.ActUnseal, deleteTheSealPod)
+		if build != "" {
+			off = off.Announcing(kamino.ActCreateVersion, build)
 		}
-		return off.Noting(r.held.IfOwn(func(l *kamino.Lease) {
-			l.Record.Sealing, l.Record.Held, l.Record.AwayEnds = false, false, r.away.to.UTC()
-			l.Ledger.Empty = l.Ledger.Empty && !builds
+		return off.Noting(d.held.IfOwn(func(l *kamino.Lease) {
+			l.Record.Sealing, l.Record.Held, l.Record.AwayEnds = false, false, d.away.to.UTC()
+			l.Ledger.Empty = l.Ledger.Empty && build == ""
 		})), nil
 	}
-	if r.back.unsealed {
+	if d.back.unsealed {
 		return workflow.Done("as it was before"), nil
 	}
-	return r.lookUnseal(ctx)
+	return d.lookUnseal(ctx)
 }
 
 // takeOff removes the marks once no pod can seal the node's disk any more. ErrInProgress: a pod is
 // still there.
-func (r *Run) takeOff(ctx context.Context, n kamino.Node) error {
-	if !r.back.removed { // otherwise it was done in an earlier act, which had to end
-		if err := r.removeAgents(ctx); err != nil {
+func (d *donor) takeOff(ctx context.Context, n kamino.Node) error {
+	if !d.back.removed { // otherwise it was done in an earlier act, which had to end
+		if err := d.removeAgents(ctx); err != nil {
 			return err
 		}
 	}
-	r.back.removed = r.held.LeaseAge() >= kamino.LookAge
-	if next, err := r.lookUnseal(ctx); err != nil {
+	d.back.removed = d.held.LeaseAge() >= kamino.LookAge
+	if next, err := d.lookUnseal(ctx); err != nil {
 		return err
 	} else if next.Kind != workflow.NextDone {
-		return fmt.Errorf("the seal pod of run %s is still there: %w", r.held.Run, kamino.ErrInProgress)
+		return fmt.Errorf("the seal pod of run %s is still there: %w", d.held.Run, kamino.ErrInProgress)
 	}
-	if r.held.LeaseAge() >= kamino.SlowWrite {
-		return fmt.Errorf("the lease was written %s ago: %w", r.held.LeaseAge().Round(time.Second), kamino.ErrInProgress)
+	if d.held.LeaseAge() >= kamino.SlowWrite {
+		return fmt.Errorf("the lease was written %s ago: %w", d.held.LeaseAge().Round(time.Second), kamino.ErrInProgress)
 	}
-	r.back.unsealed = true
-	return r.engine.Cluster.Unmark(ctx, n)
-}
-
-// giveBackNode restores a node that another run left.
-func (r *Run) giveBackNode(ctx context.Context, n kamino.Node, mark kamino.Mark) error {
-	engine := *r.engine
-	engine.DonorBack = nil // this run's own donor is still to go
-	other := engine.newRun(r.opts)
-	other.pool, other.holds, other.back.poolGone = r.pool, r.holds, r.back.poolGone
-	other.held.InNameOf(mark.Run, r.held.Lease)
-	other.back.work = mark.Work
-	other.back.forgotten = mark.Forgotten
-	other.donor.node, other.donor.instance = n, kamino.Instance{ID: mark.Instance, VMID: n.VMOf(mark, *r.held.Lease), Pool: mark.Pool}
-	err := other.exec(ctx, restitution(other))
-	r.back.missing = other.back.missing
-	if err == nil {
-		r.back.returned = append(r.back.returned, mark.Run)
-	}
-	return err
+	d.back.unsealed = true
+	return d.engine.Cluster.Unmark(ctx, n)
 }
 
 // lookPower starts a donor's machine where no node shows when it is back. The record of the machine
 // is a claim here too: a machine of another node or pool is not touched.
-func (r *Run) lookPower(ctx context.Context, donor string, was kamino.Instance) (workflow.Next, error) {
-	in, err := r.engine.Provider.Instance(ctx, was.ID)
-	if errors.Is(err, kamino.ErrNotFound) || errors.Is(err, kamino.ErrNotVisible) && r.back.poolGone {
-		return r.lookMissing(ctx, was.ID)
+func (d *donor) lookPower(ctx context.Context, donor string, was kamino.Instance) (workflow.Next, error) {
+	in, err := d.engine.Provider.Instance(ctx, was.ID)
+	if errors.Is(err, kamino.ErrNotFound) || errors.Is(err, kamino.ErrNotVisible) && d.back.poolGone {
+		return d.lookMissing(ctx, was.ID)
 	} else if err != nil {
 		return workflow.Next{}, fmt.Errorf("read instance %s: %w", was.ID, err)
 	}
-	r.back.missing = missing{}
+	d.back.missing = missing{}
 	switch {
 	case !kamino.SameVM(in.WithVM(was.VMID).VMID, was.VMID):
 		return workflow.Done("it was replaced"), nil
 	case in.Power == kamino.PowerOn:
 		return workflow.Done("it runs"), nil
 	}
-	if why, err := r.stranger(ctx, donor, in.ID); err != nil || why != "" {
-		return r.leftOff(why), err
+	if why, err := d.stranger(ctx, donor, in.ID); err != nil || why != "" {
+		return d.leftOff(why), err
 	}
 	if in.Power == kamino.PowerBetween {
 		return workflow.Wait("the machine to start or to stop"), nil
 	}
 	return workflow.Act(kamino.ActPowerOn, startTheMachine+", which was switched off", func(ctx context.Context) error {
-		return r.engine.Provider.SetPower(ctx, in.ID, kamino.PowerOn)
+		return d.engine.Provider.SetPower(ctx, in.ID, kamino.PowerOn)
 	}).Then("the machine to start", 0), nil
 }
 
 // leftOff is done without a change to a machine that is not the donor's.
-func (r *Run) leftOff(why string) workflow.Next {
+func (d *donor) leftOff(why string) workflow.Next {
 	if why == "" {
 		return workflow.Next{}
 	}
-	r.held.Warn(why + ": nothing was done to it")
+	d.held.Warn(why + ": nothing was done to it")
 	return workflow.Done("nothing was done to the machine: " + why)
+}
+
+// silence is how long a machine that should switch off is left alone. A machine that restarts needs
+// time to boot.
+func (d *donor) silence(usual time.Duration) time.Duration {
+	if d.patching() {
+		return longSilence
+	}
+	return usual
+}
+
+// patching reports whether the run patches its node, or restores a node of a run that did.
+func (d *donor) patching() bool {
+	return d.back.work == kamino.WorkPatch || d.held.Mine() && d.held.Lease.Record.Work == kamino.WorkPatch
 }

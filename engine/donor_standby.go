@@ -11,68 +11,49 @@ import (
 )
 
 // wasHeld reports whether the donor was taken out of service, by its mark or a lease of the run.
-func (r *Run) wasHeld() bool {
-	if !r.mayRelease() {
+func (d *donor) wasHeld() bool {
+	if !d.mayRelease() {
 		return false
 	}
-	mark, err := r.donor.node.Mark()
-	return err == nil && mark != nil && mark.Held || r.held.Before.Held || r.held.Lease != nil && r.held.Lease.Record.Held
+	mark, err := d.node.Mark()
+	return err == nil && mark != nil && mark.Held || d.held.Before.Held || d.held.Lease != nil && d.held.Lease.Record.Held
 }
 
-// holder returns the provider as Standby; nil where no pool replaces an instance that is off.
-func (e *Engine) holder() kamino.Standby {
-	holder, _ := e.asked().(kamino.Standby)
-	return holder
-}
-
-// asked returns the provider itself, to test for optional interfaces. A plan's memory wraps the
-// provider and has none.
-func (e *Engine) asked() kamino.Provider {
-	if plan, ok := e.Provider.(*readOnce); ok {
-		return plan.Provider
-	}
-	return e.Provider
-}
-
-func (r *Run) holdsDonor() bool { return r.mayRelease() && r.donorNeeded() }
-
-func (r *Run) releasesDonor() bool { return r.mayRelease() && r.donorMarked() }
-
-func (r *Run) mayRelease() bool { return r.engine.holder() != nil }
+func (d *donor) mayRelease() bool { return d.engine.holder() != nil }
 
 // holding reads the state of an instance in a pool that replaces an instance that is off.
-func (r *Run) holding(ctx context.Context, id kamino.InstanceID) (kamino.Holding, error) {
-	how, err := r.engine.holder().Holding(ctx, r.pool, id)
+func (d *donor) holding(ctx context.Context, id kamino.InstanceID) (kamino.Holding, error) {
+	how, err := d.engine.holder().Holding(ctx, d.pool, id)
 	if err != nil {
-		return how, fmt.Errorf("read the state of instance %s in pool %s: %w", id, r.pool.Name, err)
+		return how, fmt.Errorf("read the state of instance %s in pool %s: %w", id, d.pool.Name, err)
 	}
 	return how, nil
 }
 
 // refuseHeld refuses a donor that somebody else has taken out of service.
-func (r *Run) refuseHeld(ctx context.Context) error {
-	if !r.mayRelease() {
+func (d *donor) refuseHeld(ctx context.Context) error {
+	if !d.mayRelease() {
 		return nil
 	}
-	how, err := r.holding(ctx, r.donor.instance.ID)
+	how, err := d.holding(ctx, d.instance.ID)
 	if err != nil || how == kamino.InService || how == kamino.Remains {
 		return err
 	}
-	return &kamino.RefusedError{Subject: "node " + r.donor.node.Name, Refusals: []kamino.Refusal{{Code: "held", Field: "state in pool " + r.pool.Name, Value: string(how),
+	return &kamino.RefusedError{Subject: "node " + d.node.Name, Refusals: []kamino.Refusal{{Code: "held", Field: "state in pool " + d.pool.Name, Value: string(how),
 		Why: "the donor's instance is not in service, and no run is known that took it out", Do: "kamino restore shows what to do; or choose another node"}}}
 }
 
 // refuseServed ends a run whose donor somebody has put back in service before it is switched off,
 // because its pool would replace it.
-func (r *Run) refuseServed(ctx context.Context) error {
-	if !r.mayRelease() {
+func (d *donor) refuseServed(ctx context.Context) error {
+	if !d.mayRelease() {
 		return nil
 	}
-	how, err := r.holding(ctx, r.donor.instance.ID)
+	how, err := d.holding(ctx, d.instance.ID)
 	if err != nil || how == kamino.Held {
 		return err
 	}
-	return kamino.WithHint(fmt.Errorf("somebody has put instance %s back in service (%s): pool %s would replace it once it is off", r.donor.instance.ID, how, r.pool.Name),
+	return kamino.WithHint(fmt.Errorf("somebody has put instance %s back in service (%s): pool %s would replace it once it is off", d.instance.ID, how, d.pool.Name),
 		"find out what ends its Standby, then run the command again")
 }
 
@@ -80,25 +61,25 @@ const holdTheDonor = "take the donor out of service"
 
 // lookHold takes the donor out of service. It first writes that on the node and on the lease, so
 // that any later run puts the donor back.
-func (r *Run) lookHold(ctx context.Context) (workflow.Next, error) {
-	n, mark, err := r.donor.recentNode(ctx, r.held.Run)
+func (d *donor) lookHold(ctx context.Context) (workflow.Next, error) {
+	n, mark, err := d.recentNode(ctx, d.held.Run)
 	if err != nil {
 		return workflow.Next{}, err
 	}
 	if mark == nil || !mark.Held {
-		next, err := r.remark(kamino.ActHolding, "record on the node that it is about to be taken out of service", n, mark, func(m *kamino.Mark) { m.Held, m.Block = true, true })
+		next, err := d.remark(kamino.ActHolding, "record on the node that it is about to be taken out of service", n, mark, func(m *kamino.Mark) { m.Held, m.Block = true, true })
 		return next.Announcing(kamino.ActHold, holdTheDonor).Noting(func(l *kamino.Lease) { l.Record.Held = true }), err
 	}
-	how, err := r.holding(ctx, r.donor.instance.ID)
+	how, err := d.holding(ctx, d.instance.ID)
 	switch {
 	case err != nil:
 		return workflow.Next{}, err
 	case how == kamino.Held:
-		return r.lookCounted(mark), nil
+		return d.lookCounted(mark), nil
 	case how == kamino.Moving:
 		return workflow.Wait("the donor to be out of service"), nil
 	}
-	return workflow.Act(kamino.ActHold, holdTheDonor, func(ctx context.Context) error { return r.engine.holder().Hold(ctx, r.pool, r.donor.instance.ID) }).
+	return workflow.Act(kamino.ActHold, holdTheDonor, func(ctx context.Context) error { return d.engine.holder().Hold(ctx, d.pool, d.instance.ID) }).
 		Then("the donor to be out of service", 0), nil
 }
 
@@ -110,44 +91,44 @@ const recount = 70 * time.Second
 
 // lookCounted waits, before any pod is evicted, until an autoscaler knows that the donor is out of
 // service.
-func (r *Run) lookCounted(mark *kamino.Mark) workflow.Next {
-	now := r.engine.now()
-	if r.empty.held.IsZero() {
-		r.empty.held = now
+func (d *donor) lookCounted(mark *kamino.Mark) workflow.Next {
+	now := d.engine.now()
+	if d.drain.held.IsZero() {
+		d.drain.held = now
 	}
-	if waited, limit := now.Sub(r.empty.held), r.engine.forAutoscaler(recount); !mark.Sealing && waited < limit {
+	if waited, limit := now.Sub(d.drain.held), d.engine.forAutoscaler(recount); !mark.Sealing && waited < limit {
 		return workflow.WaitFor("cluster-autoscaler to read the pool's new size", limit-waited)
 	}
 	return workflow.Done("out of service")
 }
 
 // lookRelease puts the donor back in service if a run took it out.
-func (r *Run) lookRelease(ctx context.Context) (workflow.Next, error) {
-	mark, gone, err := r.donorMark(ctx)
+func (d *donor) lookRelease(ctx context.Context) (workflow.Next, error) {
+	mark, gone, err := d.donorMark(ctx)
 	if err != nil || gone != "" {
 		return workflow.Done(gone), err
 	}
-	if !r.back.forgotten && (mark == nil || !mark.Held) && !(r.held.Mine() && r.held.Lease.Record.Held) {
+	if !d.back.forgotten && (mark == nil || !mark.Held) && !(d.held.Mine() && d.held.Lease.Record.Held) {
 		return workflow.Done("the donor was not taken out of service"), nil
 	}
-	return r.lookInService(ctx, r.donor.node, r.donor.instance.ID)
+	return d.lookInService(ctx, d.node, d.instance.ID)
 }
 
 // lookInService puts an instance back in service. The machine must run and its node must be Ready.
-func (r *Run) lookInService(ctx context.Context, n kamino.Node, id kamino.InstanceID) (workflow.Next, error) {
-	if r.back.poolGone {
+func (d *donor) lookInService(ctx context.Context, n kamino.Node, id kamino.InstanceID) (workflow.Next, error) {
+	if d.back.poolGone {
 		return workflow.Done("the donor is gone with its pool"), nil
 	}
-	if why, err := r.stranger(ctx, n.Name, id); err != nil || why != "" {
-		return r.leftOff(why), err
+	if why, err := d.stranger(ctx, n.Name, id); err != nil || why != "" {
+		return d.leftOff(why), err
 	}
-	how, err := r.holding(ctx, id)
+	how, err := d.holding(ctx, id)
 	if errors.Is(err, kamino.ErrNotFound) {
-		return r.lookMissing(ctx, id)
+		return d.lookMissing(ctx, id)
 	} else if err != nil {
 		return workflow.Next{}, err
 	}
-	release := workflow.Act(kamino.ActRelease, "put the donor back in service", func(ctx context.Context) error { return r.engine.holder().Release(ctx, r.pool, id) }).
+	release := workflow.Act(kamino.ActRelease, "put the donor back in service", func(ctx context.Context) error { return d.engine.holder().Release(ctx, d.pool, id) }).
 		Then("the donor to be in service", 0)
 	switch how {
 	case kamino.InService:
@@ -157,16 +138,16 @@ func (r *Run) lookInService(ctx context.Context, n kamino.Node, id kamino.Instan
 	case kamino.Remains:
 		return release, nil
 	}
-	in, err := r.donor.asShown(ctx, id)
+	in, err := d.asShown(ctx, id)
 	switch {
 	case errors.Is(err, kamino.ErrNotFound):
-		return r.lookMissing(ctx, id)
+		return d.lookMissing(ctx, id)
 	case err != nil:
 		return workflow.Next{}, fmt.Errorf("read instance %s: %w", id, err)
 	case in.Power == kamino.PowerBetween:
 		return workflow.Wait("the machine to start or to stop"), nil
 	case in.Power == kamino.PowerOff:
-		return workflow.Act(kamino.ActPowerOn, startTheMachine, func(ctx context.Context) error { return r.engine.Provider.SetPower(ctx, id, kamino.PowerOn) }).
+		return workflow.Act(kamino.ActPowerOn, startTheMachine, func(ctx context.Context) error { return d.engine.Provider.SetPower(ctx, id, kamino.PowerOn) }).
 			Then("the machine to start", 0), nil
 	case n.UID != "" && n.RunsOn(id) && !n.Ready:
 		return workflow.Wait("the node to become Ready"), nil

@@ -6,15 +6,11 @@
 package engine
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/poolstate"
-	"kamino.dev/kamino/selection"
 )
 
 // Engine runs steps against one provider and one cluster. Its fields are set once. Every method may
@@ -82,40 +78,6 @@ func (e *Engine) report(ev kamino.Event) {
 	}
 }
 
-// poolOf returns the pool of a node; "" if it belongs to none.
-func (e *Engine) poolOf(ctx context.Context, n kamino.Node) (kamino.PoolID, error) {
-	id, err := e.Provider.PoolOf(ctx, n.ProviderID)
-	if errors.Is(err, kamino.ErrUnsupported) {
-		return "", nil
-	} else if err != nil {
-		return "", fmt.Errorf("find the pool of node %s: %w", n.Name, err)
-	}
-	return id, nil
-}
-
-// nodesOf reads the nodes of a pool, from a list of all nodes.
-func (e *Engine) nodesOf(ctx context.Context, id kamino.PoolID) ([]kamino.Node, error) {
-	nodes, err := e.Cluster.Nodes(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
-	}
-	return e.ofPool(ctx, nodes, id)
-}
-
-// ofPool returns those of the nodes that belong to a pool.
-func (e *Engine) ofPool(ctx context.Context, nodes []kamino.Node, id kamino.PoolID) (out []kamino.Node, err error) {
-	for _, n := range nodes {
-		pool, err := e.poolOf(ctx, n)
-		if err != nil {
-			return nil, err
-		}
-		if pool == id {
-			out = append(out, n)
-		}
-	}
-	return selection.Twins(out), nil
-}
-
 // inTurn calls do for 0 to n-1, each with an engine of its own: the urgent ones all at once, and in
 // parallel the others, at most Readers at a time. It returns when all have ended.
 func (e *Engine) inTurn(n int, urgent func(int) bool, do func(*Engine, int)) {
@@ -162,4 +124,11 @@ func (e *Engine) beside(n int, body func(*Engine, int)) {
 		wg.Go(func() { body(e, i) })
 	}
 	wg.Wait()
+}
+
+func (e *Engine) minPoll() time.Duration {
+	if e.MinPoll > 0 {
+		return e.MinPoll
+	}
+	return time.Second
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,15 +15,15 @@ import (
 const mendTime = 5 * time.Minute
 
 // ensure is a look that creates an artifact that does not exist.
-func (r *Run) ensure(ctx context.Context, want kamino.Artifact, check func(kamino.Artifact) error) (workflow.Next, error) {
-	found, err := r.engine.Provider.Find(ctx, r.pool, want.Kind, want.Name)
+func (m *image) ensure(ctx context.Context, want kamino.Artifact, check func(kamino.Artifact) error) (workflow.Next, error) {
+	found, err := m.engine.Provider.Find(ctx, m.pool, want.Kind, want.Name)
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read %s %s: %w", want.Kind, want.Name, err)
 	}
 	create := workflow.Act(createAct(want.Kind), createText(want.Kind, want.Name), func(ctx context.Context) error {
-		return r.engine.Provider.Create(ctx, r.pool, want)
+		return m.engine.Provider.Create(ctx, m.pool, want)
 	})
-	if len(found) == 0 && !r.held.Lease.Ledger.Empty { // versions exist in it
+	if len(found) == 0 && !m.held.Lease.Ledger.Empty { // versions exist in it
 		return create.Noting(func(l *kamino.Lease) { l.Ledger.Empty = true }), nil
 	} else if len(found) == 0 {
 		return create, nil
@@ -35,7 +34,7 @@ func (r *Run) ensure(ctx context.Context, want kamino.Artifact, check func(kamin
 		return workflow.Done(have.Name), check(have)
 	case kamino.Failed:
 		// The same request again completes a half-made artifact.
-		if r.runner.Spent() > mendTime {
+		if m.runner.Spent() > mendTime {
 			return workflow.Next{}, kamino.WithHint(fmt.Errorf("%s %s has failed: %s", have.Kind, have.Name, have.Failure),
 				"delete it if it is empty, then run again")
 		}
@@ -44,12 +43,9 @@ func (r *Run) ensure(ctx context.Context, want kamino.Artifact, check func(kamin
 	return workflow.Wait(fmt.Sprintf("%s %s, which is %s", have.Kind, have.Name, have.State)), nil
 }
 
-// livesIn reports whether image versions live in artifacts of a kind, in this cloud.
-func (e *Engine) livesIn(kind kamino.Kind) bool { return slices.Contains(e.Provider.Homes(), kind) }
+func (m *image) inGallery() bool { return m.engine.livesIn(kamino.Gallery) }
 
-func (r *Run) inGallery() bool { return r.engine.livesIn(kamino.Gallery) }
-
-func (r *Run) inDefinition() bool { return r.engine.livesIn(kamino.Definition) }
+func (m *image) inDefinition() bool { return m.engine.livesIn(kamino.Definition) }
 
 func createAct(kind kamino.Kind) kamino.Act {
 	if kind == kamino.Gallery {
@@ -60,16 +56,16 @@ func createAct(kind kamino.Kind) kamino.Act {
 
 func createText(kind kamino.Kind, name string) string { return fmt.Sprintf("create %s %s", kind, name) }
 
-func (r *Run) lookGallery(ctx context.Context) (workflow.Next, error) {
-	want := kamino.Artifact{Kind: kamino.Gallery, Name: r.pool.Gallery}
-	next, err := r.ensure(ctx, want, func(kamino.Artifact) error { return nil })
-	return next.Announcing(kamino.ActCreateDefinition, createText(kamino.Definition, kamino.DefinitionName(r.pool.Name))), err
+func (m *image) lookGallery(ctx context.Context) (workflow.Next, error) {
+	want := kamino.Artifact{Kind: kamino.Gallery, Name: m.pool.Gallery}
+	next, err := m.ensure(ctx, want, func(kamino.Artifact) error { return nil })
+	return next.Announcing(kamino.ActCreateDefinition, createText(kamino.Definition, kamino.DefinitionName(m.pool.Name))), err
 }
 
-func (r *Run) lookDefinition(ctx context.Context) (workflow.Next, error) {
-	want := r.wantedDefinition()
-	return r.ensure(ctx, want, func(have kamino.Artifact) error {
-		r.image.definition = have
+func (m *image) lookDefinition(ctx context.Context) (workflow.Next, error) {
+	want := m.wantedDefinition()
+	return m.ensure(ctx, want, func(have kamino.Artifact) error {
+		m.definition = have
 		if list := misfits(have, want); len(list) > 0 {
 			return kamino.InTheWay{Err: kamino.WithHint(errors.New(list[0].Why), "%s", list[0].Do)}
 		}
@@ -78,10 +74,10 @@ func (r *Run) lookDefinition(ctx context.Context) (workflow.Next, error) {
 }
 
 // wantedDefinition returns the definition that fits the donor's disk.
-func (r *Run) wantedDefinition() kamino.Artifact {
-	in := r.donor.instance
+func (m *image) wantedDefinition() kamino.Artifact {
+	in := m.donor.instance
 	return kamino.Artifact{
-		Kind: kamino.Definition, Name: kamino.DefinitionName(r.pool.Name),
+		Kind: kamino.Definition, Name: kamino.DefinitionName(m.pool.Name),
 		Machine: kamino.Machine{Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType, Controller: in.Controller},
 	}
 }

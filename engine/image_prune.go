@@ -15,30 +15,30 @@ import (
 
 // saveList stores the list of packages and images of the sealed disk. Without it the image is as
 // good, but differences by name cannot be shown.
-func (r *Run) saveList(ctx context.Context, n kamino.Node, receipt kamino.Receipt) {
-	shelf, ok := r.engine.Cluster.(kamino.PackageStore)
+func (m *image) saveList(ctx context.Context, n kamino.Node, receipt kamino.Receipt) {
+	shelf, ok := m.engine.Cluster.(kamino.PackageStore)
 	list, told := n.Packages(receipt.Run, receipt.Nonce)
 	if !ok || !told || poolstate.PackageDigest(list) != receipt.PackageDigest {
 		return
 	}
-	if err := shelf.SaveList(ctx, r.pool.ID, receipt.Run, kamino.DiskList{Packages: list, Images: n.Software.Images}); err != nil {
-		r.held.Warn("the package list of the image was not saved: " + err.Error())
+	if err := shelf.SaveList(ctx, m.pool.ID, receipt.Run, kamino.DiskList{Packages: list, Images: n.Software.Images}); err != nil {
+		m.held.Warn("the package list of the image was not saved: " + err.Error())
 	}
 }
 
 // pruneLists deletes the lists whose version does not exist any more.
-func (r *Run) pruneLists(ctx context.Context, versions []kamino.Artifact) (next workflow.Next, any bool) {
-	shelf, ok := r.engine.Cluster.(kamino.PackageStore)
+func (m *image) pruneLists(ctx context.Context, versions []kamino.Artifact) (next workflow.Next, any bool) {
+	shelf, ok := m.engine.Cluster.(kamino.PackageStore)
 	if !ok {
 		return workflow.Next{}, false
 	}
-	runs, err := shelf.Lists(ctx, r.pool.ID)
+	runs, err := shelf.Lists(ctx, m.pool.ID)
 	if err != nil {
-		r.held.Warn("old package lists were not deleted: " + err.Error())
+		m.held.Warn("old package lists were not deleted: " + err.Error())
 		return workflow.Next{}, false
 	}
 	runs = slices.DeleteFunc(runs, func(run string) bool {
-		return run == r.held.Run || slices.ContainsFunc(versions, func(v kamino.Artifact) bool { return v.Tags[kamino.TagRun] == run })
+		return run == m.held.Run || slices.ContainsFunc(versions, func(v kamino.Artifact) bool { return v.Tags[kamino.TagRun] == run })
 	})
 	if len(runs) == 0 {
 		return workflow.Next{}, false
@@ -88,23 +88,23 @@ func Prunable(newestFirst []kamino.Artifact, keep, apart int, ledger kamino.Ledg
 }
 
 // lookPrune deletes one version at a time, the oldest first.
-func (r *Run) lookPrune(ctx context.Context) (workflow.Next, error) {
-	versions, err := r.recentVersions(ctx)
+func (m *image) lookPrune(ctx context.Context) (workflow.Next, error) {
+	versions, err := m.recentVersions(ctx)
 	if err != nil {
 		return workflow.Next{}, err
 	}
-	if missing := r.unlisted(versions); missing != "" && r.runner.Spent() < kamino.LookAge {
-		r.image.listedAt = time.Time{} // its write is not waited for
+	if missing := m.unlisted(versions); missing != "" && m.runner.Spent() < kamino.LookAge {
+		m.listedAt = time.Time{} // its write is not waited for
 		return workflow.Wait(missing + " (not listed; confirming that it was deleted)"), nil
 	}
-	versions = r.held.Lease.Ledger.Distrust(versions)
-	victims := slices.DeleteFunc(Prunable(versions, r.opts.History, keepWithdrawn, r.held.Lease.Ledger), func(v kamino.Artifact) bool { return slices.Contains(r.image.kept, v.Name) })
-	if g := r.image.going; g != nil && kamino.IndexOf(versions, g.Name) < 0 {
+	versions = m.held.Lease.Ledger.Distrust(versions)
+	victims := slices.DeleteFunc(Prunable(versions, m.opts.History, keepWithdrawn, m.held.Lease.Ledger), func(v kamino.Artifact) bool { return slices.Contains(m.kept, v.Name) })
+	if g := m.going; g != nil && kamino.IndexOf(versions, g.Name) < 0 {
 		victims = []kamino.Artifact{*g}
 	}
 	if len(victims) == 0 {
-		if len(r.result.Pruned) > 0 || r.held.Adopted { // lists are deleted with their versions
-			if next, any := r.pruneLists(ctx, versions); any {
+		if len(m.result.Pruned) > 0 || m.held.Adopted { // lists are deleted with their versions
+			if next, any := m.pruneLists(ctx, versions); any {
 				return next, nil
 			}
 		}
@@ -115,22 +115,29 @@ func (r *Run) lookPrune(ctx context.Context) (workflow.Next, error) {
 		return workflow.Wait("version " + v.Name + " to be deleted"), nil
 	}
 	next := workflow.Act(kamino.ActDeleteVersion, "delete version "+v.Name, func(ctx context.Context) error {
-		r.image.going = &v
-		err := r.engine.Provider.Delete(ctx, r.pool, v)
+		m.going = &v
+		err := m.engine.Provider.Delete(ctx, m.pool, v)
 		switch {
 		case errors.Is(err, kamino.ErrInUse):
-			r.image.going, r.image.kept = nil, append(r.image.kept, v.Name)
+			m.going, m.kept = nil, append(m.kept, v.Name)
 			return nil
 		case err != nil:
 			return err
 		}
-		r.image.going = nil
-		r.result.Changed = true
-		r.result.Pruned = append(r.result.Pruned, v.Name)
+		m.going = nil
+		m.result.Changed = true
+		m.result.Pruned = append(m.result.Pruned, v.Name)
 		return nil
 	}).Of(v.Name)
 	if v.Tags[kamino.TagBad] != "" && !v.Aside() {
 		next = next.Noting(func(l *kamino.Lease) { l.Ledger.NotePruned(v) })
 	}
 	return next, nil
+}
+
+func (m *image) planPrune() string {
+	if len(m.plan.Prune) == 0 {
+		return "nothing: no version is old and unused"
+	}
+	return "delete " + strings.Join(m.plan.Prune, ", ")
 }

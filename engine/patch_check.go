@@ -11,27 +11,27 @@ import (
 
 // lookCheck lets the agent refuse a patch while the node serves its pods. If its pod cannot run
 // here, the patch itself finds the problem.
-func (r *Run) lookCheck(ctx context.Context) (workflow.Next, error) {
-	n, left, err := r.serving(ctx)
+func (p *patch) lookCheck(ctx context.Context) (workflow.Next, error) {
+	n, left, err := p.donor.serving(ctx)
 	if err != nil {
 		return workflow.Next{}, err
 	} else if left {
 		return workflow.Done(upgradeChecks), nil
 	}
-	pod, err := r.agentPod(ctx, n, kamino.TaskCheck)
+	pod, err := p.donor.agentPod(ctx, n, kamino.TaskCheck)
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read the pod that checks the node: %w", err)
 	}
-	if next, found := r.askAgain(pod); found {
+	if next, found := p.donor.askAgain(pod); found {
 		return next, nil
 	}
 	switch {
 	case !pod.Exists:
 		return workflow.Act(kamino.ActCheck, "check that the node's packages can be upgraded", func(ctx context.Context) error {
-			r.empty.served = true
-			err := r.engine.Cluster.StartAgent(ctx, n, kamino.TaskCheck, r.patchOrder(kamino.TaskCheck, ""))
+			p.donor.drain.served = true
+			err := p.engine.Cluster.StartAgent(ctx, n, kamino.TaskCheck, p.patchOrder(kamino.TaskCheck, ""))
 			if errors.Is(err, kamino.ErrUnsupported) {
-				r.leaveToUpgrade(err.Error())
+				p.leaveToUpgrade(err.Error())
 				return nil
 			}
 			return err
@@ -42,7 +42,7 @@ func (r *Run) lookCheck(ctx context.Context) (workflow.Next, error) {
 		return workflow.Next{}, &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{{Code: "patch", Why: "its packages cannot be upgraded as it is, and no pod was evicted: " + pod.Message,
 			Do: "follow the message on the node, or choose another one"}}}
 	case pod.Ousted, pod.Failed && pod.Started:
-		r.leaveToUpgrade("its pod " + pod.Message)
+		p.leaveToUpgrade("its pod " + pod.Message)
 		return workflow.Done(upgradeChecks), nil
 	case pod.Failed:
 		return workflow.Next{}, kamino.WithHint(fmt.Errorf("no pod can upgrade the packages of node %s, and none was evicted: %s", n.Name, pod.Message), "make the image available to the node, or choose another one")
@@ -52,37 +52,37 @@ func (r *Run) lookCheck(ctx context.Context) (workflow.Next, error) {
 
 const upgradeChecks = "left to the upgrade"
 
-func (r *Run) leaveToUpgrade(why string) {
-	r.empty.surveyless = true
-	r.held.Warn("node " + r.donor.node.Name + " is checked by the upgrade only, after the drain: " + why)
+func (p *patch) leaveToUpgrade(why string) {
+	p.donor.drain.surveyless = true
+	p.held.Warn("node " + p.donor.node.Name + " is checked by the upgrade only, after the drain: " + why)
 }
 
 // lookChoose makes sure, under the lock, that the pool can do without the node.
-func (r *Run) lookChoose(ctx context.Context) (workflow.Next, error) {
-	if mark, err := r.donor.node.Claimed(r.pool.ID); mark != nil || err != nil {
+func (p *patch) lookChoose(ctx context.Context) (workflow.Next, error) {
+	if mark, err := p.donor.node.Claimed(p.pool.ID); mark != nil || err != nil {
 		return workflow.Done("chosen earlier"), nil // by the previous process of the run
 	}
-	nodes, err := r.engine.nodesOf(ctx, r.pool.ID)
+	nodes, err := p.engine.nodesOf(ctx, p.pool.ID)
 	if err != nil {
 		return workflow.Next{}, err
 	}
 	others := 0
 	for _, n := range nodes {
-		if n.Name != r.donor.node.Name && n.Serves() {
+		if n.Name != p.donor.node.Name && n.Serves() {
 			others++
 		}
 	}
 	if others == 0 {
-		return workflow.Next{}, refusePatch(r.donor.node.Name, "last-ready", "it is the last node of pool "+r.pool.Name+" that serves pods", "ask for another node first")
+		return workflow.Next{}, refusePatch(p.donor.node.Name, "last-ready", "it is the last node of pool "+p.pool.Name+" that serves pods", "ask for another node first")
 	}
-	daemons, err := r.patcher().Daemons(ctx, r.donor.node)
+	daemons, err := p.patcher().Daemons(ctx, p.donor.node)
 	if err != nil {
-		return workflow.Next{}, fmt.Errorf("read the DaemonSets' pods of node %s: %w", r.donor.node.Name, err)
+		return workflow.Next{}, fmt.Errorf("read the DaemonSets' pods of node %s: %w", p.donor.node.Name, err)
 	}
 	if bad := unreadyDaemons(daemons); bad != "" {
-		return workflow.Next{}, refusePatch(r.donor.node.Name, "daemonsets", bad, "fix that first, or choose another node: otherwise it would be unclear whether the patch was to blame")
+		return workflow.Next{}, refusePatch(p.donor.node.Name, "daemonsets", bad, "fix that first, or choose another node: otherwise it would be unclear whether the patch was to blame")
 	}
-	return r.rehearse(ctx, r.patchOrder(kamino.TaskPatch, ""))
+	return p.donor.rehearse(ctx, p.patchOrder(kamino.TaskPatch, ""))
 }
 
 func unreadyDaemons(list []kamino.DaemonPod) string {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/poolstate"
@@ -19,7 +18,7 @@ func (e *Engine) Plan(ctx context.Context, opts kamino.Options) (*poolstate.Plan
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	plan, err := e.planning().planRun(kamino.Looking(ctx), opts, nil)
+	plan, err := planRun(kamino.Looking(ctx), e.planning(), opts, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -30,9 +29,17 @@ func (e *Engine) Plan(ctx context.Context, opts kamino.Options) (*poolstate.Plan
 	return plan, nil
 }
 
+// dryRun finds out what a run would do.
+type dryRun struct {
+	*Run
+
+	peeked map[string]string // step -> what it would do
+	local  []kamino.Refusal  // the local volumes of the donor
+}
+
 // planRun is Plan with the lease of the donor's pool, if that is known.
-func (e *Engine) planRun(ctx context.Context, opts kamino.Options, lease *kamino.Lease) (*poolstate.Plan, error) {
-	r := e.newRun(opts)
+func planRun(ctx context.Context, e *Engine, opts kamino.Options, lease *kamino.Lease) (*poolstate.Plan, error) {
+	r := newRun(e, opts)
 	r.held.Lease = lease
 	r.plan = &poolstate.Plan{
 		Refusals: []kamino.Refusal{}, Steps: []poolstate.PlannedStep{}, Evictions: []kamino.Pod{}, ModelDiff: []kamino.FieldChange{}, Prune: []string{},
@@ -40,7 +47,7 @@ func (e *Engine) planRun(ctx context.Context, opts kamino.Options, lease *kamino
 	if err := r.checkCredentials(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.planProbe(ctx); err != nil {
+	if err := r.canary.planProbe(ctx); err != nil {
 		return nil, err
 	}
 	_, err := r.lookValidate(ctx)
@@ -53,12 +60,12 @@ func (e *Engine) planRun(ctx context.Context, opts kamino.Options, lease *kamino
 	}
 	r.plan.Pool, r.plan.Donor, r.plan.Instance = r.pool.ID, opts.Donor, r.donor.instance.ID
 	if refused != nil { // an interrupted run may hold the cause
-		return r.plan, r.planLease(ctx)
+		return r.plan, r.dry.planLease(ctx)
 	}
-	if err := r.planWorld(ctx); err != nil {
+	if err := r.dry.planWorld(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.planDonor(ctx); err != nil {
+	if err := r.dry.planDonor(ctx); err != nil {
 		return nil, err
 	}
 	r.plan.Doubts = r.said()
@@ -66,37 +73,23 @@ func (e *Engine) planRun(ctx context.Context, opts kamino.Options, lease *kamino
 		return r.plan, nil
 	}
 	for _, s := range updateSteps(r) {
-		r.plan.Steps = append(r.plan.Steps, r.planStep(s))
+		r.plan.Steps = append(r.plan.Steps, r.dry.planStep(s))
 	}
-	byHand := !r.promotes()
+	byHand := !r.image.promotes()
 	if r.plan.Waiting = byHand && (!r.image.preBuilt || r.image.version.Hidden()); byHand {
 		r.plan.ModelDiff = []kamino.FieldChange{}
 	}
-	there := byHand && !r.provesCanary() && !r.ungated() || len(r.plan.ModelDiff) == 0 && !r.target().Offers()
+	there := byHand && !r.image.wanted() && !r.build.ungated() || len(r.plan.ModelDiff) == 0 && !r.pointer.target().Offers()
 	r.plan.Nothing = r.image.preBuilt && there && len(r.plan.Prune) == 0 && r.plan.Unfinished == nil
 	return r.plan, nil
 }
 
-// planProbe checks the operator's Job as connect does. Credentials that only read may not create
-// it, not even without effect.
-func (r *Run) planProbe(ctx context.Context) error {
-	if r.opts.Proof.Probe == nil {
-		return nil
-	}
-	err := r.checkProof(ctx)
-	if errors.Is(err, kamino.ErrForbidden) {
-		r.doubt(kamino.StepConnect, "whether the probe would be admitted: "+err.Error())
-		return nil
-	}
-	return err
-}
-
-func (r *Run) planStep(s Step) poolstate.PlannedStep {
+func (p *dryRun) planStep(s Step) poolstate.PlannedStep {
 	if s.When != nil && !s.When() {
 		return poolstate.PlannedStep{Name: s.Name, Would: "not needed", Skip: true}
 	}
 	would := s.Does
-	if peeked, ok := r.peeked[s.Name]; ok {
+	if peeked, ok := p.peeked[s.Name]; ok {
 		would = peeked
 	} else if s.Plan != nil {
 		would = s.Plan()
@@ -117,8 +110,8 @@ func stepRefused(refusals []kamino.Refusal) bool {
 
 // peek makes the looks of the peekable steps, which only read. An obstacle is a refusal of the
 // plan.
-func (r *Run) peek(ctx context.Context) error {
-	for _, s := range updateSteps(r) {
+func (p *dryRun) peek(ctx context.Context) error {
+	for _, s := range updateSteps(p.Run) {
 		if !slices.Contains(peekable, s.Name) || s.When != nil && !s.When() {
 			continue
 		}
@@ -128,13 +121,13 @@ func (r *Run) peek(ctx context.Context) error {
 		} else if err != nil {
 			var refused *kamino.RefusedError
 			if errors.As(err, &refused) {
-				r.plan.Refusals = append(r.plan.Refusals, refused.Refusals...)
+				p.plan.Refusals = append(p.plan.Refusals, refused.Refusals...)
 				continue
 			}
-			r.plan.Refusals = append(r.plan.Refusals, kamino.Refusal{Code: s.Name, Why: err.Error(), Do: kamino.AdviceOr(err, "kamino status shows what is there")})
+			p.plan.Refusals = append(p.plan.Refusals, kamino.Refusal{Code: s.Name, Why: err.Error(), Do: kamino.AdviceOr(err, "kamino status shows what is there")})
 			continue
 		}
-		r.peeked[s.Name] = planned(next)
+		p.peeked[s.Name] = planned(next)
 	}
 	return nil
 }
@@ -155,218 +148,113 @@ func planned(n workflow.Next) string {
 
 // planDonor finds out whether the donor could be drained and sealed, as far as possible without a
 // rehearsal. Credentials that only read may not create the seal pod, not even without effect.
-func (r *Run) planDonor(ctx context.Context) error {
-	if len(r.plan.Refusals) > 0 || !r.donorUntouched() {
+func (p *dryRun) planDonor(ctx context.Context) error {
+	if len(p.plan.Refusals) > 0 || !p.build.untouchedYet() {
 		return nil
 	}
-	if v := r.withdrawnOf(r.donor.instance.VMID); v != nil { // the node's own report may be some minutes old
-		digest := r.donor.node.Freshness().PackageDigest
-		if same := r.sameAs(digest, r.donor.instance.VMID); same != nil {
-			r.plan.Refusals = append(r.plan.Refusals, same.RefuseSame(r.donor.node.Name))
+	if v := p.donor.withdrawnOf(p.donor.instance.VMID); v != nil { // the node's own report may be some minutes old
+		digest := p.donor.node.Freshness().PackageDigest
+		if same := p.donor.sameAs(digest, p.donor.instance.VMID); same != nil {
+			p.plan.Refusals = append(p.plan.Refusals, same.RefuseSame(p.donor.node.Name))
 		} else if digest == "" {
-			r.doubt(kamino.StepVersion, "whether the node still has the packages that version "+v.Name+" was made of, which is withdrawn: the run checks that before the drain, and refuses if so")
+			p.doubt(kamino.StepVersion, "whether the node still has the packages that version "+v.Name+" was made of, which is withdrawn: the run checks that before the drain, and refuses if so")
 		}
 	}
-	r.plan.Refusals = append(r.plan.Refusals, r.empty.local...)
-	stuck := slices.DeleteFunc(slices.Clone(r.plan.Evictions), func(p kamino.Pod) bool { return !p.Stuck })
-	if len(kamino.Returning(stuck)) > 0 || len(stuck) > 0 && !r.opts.Force {
-		r.plan.Refusals = append(r.plan.Refusals, kamino.RefuseStuck(stuck))
+	p.plan.Refusals = append(p.plan.Refusals, p.local...)
+	stuck := slices.DeleteFunc(slices.Clone(p.plan.Evictions), func(pod kamino.Pod) bool { return !pod.Stuck })
+	if len(kamino.Returning(stuck)) > 0 || len(stuck) > 0 && !p.opts.Force {
+		p.plan.Refusals = append(p.plan.Refusals, kamino.RefuseStuck(stuck))
 	}
-	err := r.engine.Cluster.RehearseSeal(ctx, r.donor.node, r.sealOrder())
+	err := p.engine.Cluster.RehearseSeal(ctx, p.donor.node, p.donor.sealOrder())
 	var refused *kamino.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		r.plan.Refusals = append(r.plan.Refusals, refused.Refusals...)
+		p.plan.Refusals = append(p.plan.Refusals, refused.Refusals...)
 	case errors.Is(err, kamino.ErrForbidden):
-		r.doubt(kamino.StepRehearse, "whether the seal pod would be admitted: "+err.Error())
+		p.doubt(kamino.StepRehearse, "whether the seal pod would be admitted: "+err.Error())
 	case errors.Is(err, kamino.ErrNotFound):
-		r.doubtAll(kamino.StepRehearse, []kamino.Warning{{Found: "whether the seal pod would be admitted: " + err.Error(), Do: kamino.AdviceOr(err, "")}})
+		p.doubtAll(kamino.StepRehearse, []kamino.Warning{{Found: "whether the seal pod would be admitted: " + err.Error(), Do: kamino.AdviceOr(err, "")}})
 	case err != nil:
-		return fmt.Errorf("dry-run the seal of node %s: %w", r.donor.node.Name, err)
+		return fmt.Errorf("dry-run the seal of node %s: %w", p.donor.node.Name, err)
 	}
 	return nil
 }
 
 // planWorld reads what the later steps would find.
-func (r *Run) planWorld(ctx context.Context) error {
-	if err := r.planLease(ctx); err != nil {
+func (p *dryRun) planWorld(ctx context.Context) error {
+	if err := p.planLease(ctx); err != nil {
 		return err
 	}
-	lease := *r.held.Lease
-	r.adopts()
-	r.plan.ExpectedSeconds, r.plan.ExpectedAwaySeconds = lease.Ledger.Expected()
-	r.peeked = map[string]string{}
-	if err := r.peek(ctx); err != nil || len(r.plan.Refusals) > 0 {
+	lease := *p.held.Lease
+	p.adopts()
+	p.plan.ExpectedSeconds, p.plan.ExpectedAwaySeconds = lease.Ledger.Expected()
+	p.peeked = map[string]string{}
+	if err := p.peek(ctx); err != nil || len(p.plan.Refusals) > 0 {
 		return err
 	}
-	if r.plan.ExpectedSeconds > 0 && r.provesCanary() {
-		r.plan.ExpectedSeconds += r.proofExpected().Seconds()
+	if p.plan.ExpectedSeconds > 0 && p.image.wanted() {
+		p.plan.ExpectedSeconds += p.canary.proofExpected().Seconds()
 	}
-	versions, err := r.versions(ctx)
+	versions, err := p.image.versions(ctx)
 	if err != nil {
 		return err
 	}
-	next, err := r.nextImage(ctx, r.pool, r.target())
+	next, err := p.pointer.nextImage(ctx, p.pool, p.pointer.target())
 	if err != nil {
 		return err
 	}
-	r.plan.ModelDiff = append(r.plan.ModelDiff, next.Diff...)
-	r.plan.Version = r.image.version.Name
+	p.plan.ModelDiff = append(p.plan.ModelDiff, next.Diff...)
+	p.plan.Version = p.image.version.Name
 	future := versions
-	if !r.image.preBuilt {
-		future = append([]kamino.Artifact{{Name: r.image.version.Name, State: kamino.Succeeded, Use: kamino.Use{InModel: true}}}, versions...)
+	if !p.image.preBuilt {
+		future = append([]kamino.Artifact{{Name: p.image.version.Name, State: kamino.Succeeded, Use: kamino.Use{InModel: true}}}, versions...)
 	}
 	after := lease.Ledger
-	if !strings.EqualFold(r.pool.Model.Image, next.Image) {
-		after.NoteSaved(kamino.SavedModel{Image: r.pool.Model.Image}, prototype(r.pool, versions))
+	if !strings.EqualFold(p.pool.Model.Image, next.Image) {
+		after.NoteSaved(kamino.SavedModel{Image: p.pool.Model.Image}, prototype(p.pool, versions))
 	}
-	for _, v := range Prunable(future, r.opts.History, keepWithdrawn, after) {
-		r.plan.Prune = append(r.plan.Prune, v.Name)
+	for _, v := range Prunable(future, p.opts.History, keepWithdrawn, after) {
+		p.plan.Prune = append(p.plan.Prune, v.Name)
 	}
-	if r.donorNeeded() {
-		pods, err := r.engine.Cluster.Preview(ctx, r.donor.node, r.opts.DrainOptions())
+	if p.build.needed() {
+		pods, err := p.engine.Cluster.Preview(ctx, p.donor.node, p.opts.DrainOptions())
 		var refused *kamino.RefusedError
 		if errors.As(err, &refused) {
-			r.empty.local = refused.Refusals
+			p.local = refused.Refusals
 		} else if err != nil {
-			return fmt.Errorf("list the pods of node %s: %w", r.donor.node.Name, err)
+			return fmt.Errorf("list the pods of node %s: %w", p.donor.node.Name, err)
 		}
-		r.plan.Evictions = append(r.plan.Evictions, pods...)
+		p.plan.Evictions = append(p.plan.Evictions, pods...)
 	}
 	return nil
 }
 
 // planLease reads the pool's lease, if it is not known.
-func (r *Run) planLease(ctx context.Context) error {
-	if r.held.Lease == nil && r.pool.ID != "" {
-		lease, err := r.engine.Cluster.Lease(ctx, r.pool.ID)
+func (p *dryRun) planLease(ctx context.Context) error {
+	if p.held.Lease == nil && p.pool.ID != "" {
+		lease, err := p.engine.Cluster.Lease(ctx, p.pool.ID)
 		if err != nil {
-			return fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
+			return fmt.Errorf("read lease of pool %s: %w", p.pool.Name, err)
 		}
-		r.held.Lease = &lease
+		p.held.Lease = &lease
 	}
-	if r.held.Lease != nil {
-		r.plan.Unfinished = r.held.Lease.Unfinished(r.engine.now())
+	if p.held.Lease != nil {
+		p.plan.Unfinished = p.held.Lease.Unfinished(p.engine.now())
 	}
 	return nil
 }
 
 // adopts reports whether the planned run would continue an interrupted run. Then the plan's looks
 // are those of that run.
-func (r *Run) adopts() bool {
-	u := r.plan.Unfinished
-	if u == nil || u.Alive || r.held.Adopted {
-		return r.held.Adopted
+func (p *dryRun) adopts() bool {
+	u := p.plan.Unfinished
+	if u == nil || u.Alive || p.held.Adopted {
+		return p.held.Adopted
 	}
-	if r.held.Run = u.Run; r.continues() {
-		r.held.Adopted, r.held.Before = true, u.Record
+	if p.held.Run = u.Run; p.donor.continues() {
+		p.held.Adopted, p.held.Before = true, u.Record
 	} else {
-		r.held.Run = ""
+		p.held.Run = ""
 	}
-	return r.held.Adopted
-}
-
-func (r *Run) planDrain() string {
-	n := len(r.plan.Evictions)
-	if n == 0 {
-		return "block the donor for new pods; no pod has to leave"
-	}
-	return "block the donor for new pods; " + kamino.DescribePods(r.plan.Evictions)
-}
-
-func (r *Run) planImage() string {
-	if !r.inGallery() {
-		return buildText(r.image.version.Name)
-	}
-	return fmt.Sprintf("%s with %d replicas", buildText(r.image.version.Name), r.opts.Replicas)
-}
-
-func (r *Run) planModel() string {
-	if r.modelIsTheirs() {
-		r.plan.ModelDiff = []kamino.FieldChange{}
-	}
-	offers := !r.opts.ImageOnly && r.image.reference == kamino.ByDefinition && (!r.image.preBuilt || r.target().Offers())
-	switch {
-	case len(r.plan.ModelDiff) == 0 && offers:
-		return "offer version " + r.image.version.Name + " to new nodes; the model is up to date"
-	case len(r.plan.ModelDiff) == 0:
-		return "nothing: the model is up to date"
-	}
-	return describeDiff(r.pool, r.plan.ModelDiff)
-}
-
-func (r *Run) planScaleOut() string {
-	return fmt.Sprintf("scale out from %d to %d", r.pool.Capacity, r.pool.Capacity+r.opts.NewNodes)
-}
-
-func (r *Run) planPrune() string {
-	if len(r.plan.Prune) == 0 {
-		return "nothing: no version is old and unused"
-	}
-	return "delete " + strings.Join(r.plan.Prune, ", ")
-}
-
-// readOnce is a provider that makes each read once and then answers from memory. A plan reads the
-// same things for the judgement of the pool and for its steps, and pools share a gallery. It lives
-// as long as one plan; a run never reads through it.
-type readOnce struct {
-	kamino.Provider
-
-	mu   sync.Mutex
-	read map[string]*reading
-}
-
-// reading is one read, for which concurrent callers wait.
-type reading struct {
-	once      sync.Once
-	pool      kamino.Pool
-	artifacts []kamino.Artifact
-	doubts    []kamino.Warning
-	err       error
-}
-
-func newReadOnce(p kamino.Provider) *readOnce {
-	return &readOnce{Provider: p, read: map[string]*reading{}}
-}
-
-// planning returns an engine for plans, which makes each read once.
-func (e *Engine) planning() *Engine {
-	copied := *e
-	copied.Provider = newReadOnce(e.Provider)
-	return &copied
-}
-
-func (r *readOnce) reading(key string) *reading {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.read[key] == nil {
-		r.read[key] = &reading{}
-	}
-	return r.read[key]
-}
-
-// Pool implements Provider.
-func (r *readOnce) Pool(ctx context.Context, id kamino.PoolID) (kamino.Pool, error) {
-	got := r.reading("pool\x00" + string(id))
-	got.once.Do(func() { got.pool, got.err = r.Provider.Pool(ctx, id) })
-	return got.pool, got.err
-}
-
-// Find implements Provider. Pools of a group share their gallery; all other artifacts are of one
-// pool.
-func (r *readOnce) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) ([]kamino.Artifact, error) {
-	of := string(pool.ID)
-	if kind == kamino.Gallery {
-		of = pool.Group
-	}
-	got := r.reading(of + "\x00" + string(kind) + "\x00" + name)
-	got.once.Do(func() { got.artifacts, got.err = r.Provider.Find(ctx, pool, kind, name) })
-	return slices.Clone(got.artifacts), got.err
-}
-
-// Preflight implements Provider.
-func (r *readOnce) Preflight(ctx context.Context) ([]kamino.Warning, error) {
-	got := r.reading("preflight")
-	got.once.Do(func() { got.doubts, got.err = r.Provider.Preflight(ctx) })
-	return got.doubts, got.err
+	return p.held.Adopted
 }

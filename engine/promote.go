@@ -79,18 +79,18 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	if err := e.comeToPoint(ctx, &o, &t); err != nil {
 		return Rollback{}, err
 	}
-	if err := e.bootable(ctx, o, t, opts.DryRun || opts.Proof != nil); err != nil && (opts.Proof == nil || opts.DryRun) { // otherwise the proof waits
+	if err := bootable(ctx, e, o, t, opts.DryRun || opts.Proof != nil); err != nil && (opts.Proof == nil || opts.DryRun) { // otherwise the proof waits
 		return Rollback{}, err
 	}
 	switch {
 	case opts.Proof != nil && !promoted:
-		return e.proveNamed(ctx, o, t, opts)
+		return proveNamed(ctx, e, o, t, opts)
 	case opts.Proof != nil && o.Lease.Ledger.Canary != "" && !opts.DryRun:
-		if err := e.retireLeft(ctx, o); err != nil {
+		if err := retireLeft(ctx, e, o); err != nil {
 			return Rollback{}, err
 		}
 	}
-	return e.point(ctx, o, t, nil, opts.DryRun)
+	return pointTo(ctx, e, o, t, nil, opts.DryRun)
 }
 
 // WithdrawVersion takes a version back until a person names it again. If the version is the pool's
@@ -132,7 +132,20 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts kamino.WithdrawOption
 	if !t.Stays {
 		bad = append(bad, o.PassedOver(t)...)
 	}
-	back, err := e.point(ctx, o, t, bad, opts.DryRun)
+	back, err := pointTo(ctx, e, o, t, bad, opts.DryRun)
 	back.Descendants = kamino.Descendants(v.Name, o.Versions)
 	return back, err
+}
+
+// validate checks the options of a proof by themselves.
+func (o PromoteOptions) validate() error {
+	switch p := o.Proof; {
+	case p == nil:
+		return nil
+	case p.Mode != kamino.ProveCanary:
+		return kamino.WithHint(fmt.Errorf("%q cannot prove a version before its promotion", p.Mode), "use --prove canary, or omit it")
+	case o.Version == "":
+		return kamino.WithHint(errors.New("no version to prove is named"), "name it with --version: kamino status lists them")
+	}
+	return o.Proof.Validate()
 }

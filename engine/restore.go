@@ -36,7 +36,7 @@ func (e *Engine) Restore(ctx context.Context, opts RestoreOptions) ([]poolstate.
 	if opts.PoolIsGone && len(opts.Pools) != 1 {
 		return nil, kamino.WithHint(fmt.Errorf("--pool-is-gone requires exactly one pool, %d given", len(opts.Pools)), "kamino restore --pool POOL --pool-is-gone")
 	}
-	pools, left, err := e.leftPools(ctx)
+	pools, left, err := leftPools(ctx, e)
 	if err != nil {
 		return nil, err
 	}
@@ -50,11 +50,11 @@ func (e *Engine) Restore(ctx context.Context, opts RestoreOptions) ([]poolstate.
 	}
 	found, errs := make([][]poolstate.Leftover, len(pools)), make([]error, len(pools))
 	e.inTurn(len(pools), func(i int) bool { return pools[i].urgent() }, func(e *Engine, i int) {
-		found[i], errs[i] = e.restorePool(ctx, pools[i], opts)
+		found[i], errs[i] = restorePool(ctx, e, pools[i], opts)
 		if held := (*kamino.HeldError)(nil); errors.As(errs[i], &held) {
 			alone(found[i], held.Error()+": still active, left alone")
 		}
-		other, err := e.unexplained(ctx, pools[i])
+		other, err := unexplained(ctx, e, pools[i])
 		found[i], errs[i] = append(found[i], other...), errors.Join(errs[i], err)
 	})
 	return append(left, slices.Concat(found...)...), errors.Join(errs...)
@@ -92,6 +92,14 @@ func chooseLeft(all []leftPool, names []string) ([]leftPool, error) {
 	return chosen, nil
 }
 
+// restoration gives back what ended runs left in a pool.
+type restoration struct {
+	*Run
+
+	leaves func(kamino.Artifact) bool // versions still being built that are not waited for; nil: none
+	left   bool                       // there was one
+}
+
 // leftPool is a pool in which something may have been left.
 type leftPool struct {
 	id      kamino.PoolID
@@ -106,7 +114,7 @@ func (p leftPool) urgent() bool { return len(p.nodes) > 0 || p.lease.Holder != "
 
 // leftPools collects every pool that the nodes or the leases name, and the leftovers that are left
 // alone: marks that are not believed, and nodes that stay blocked after a patch.
-func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []poolstate.Leftover, error) {
+func leftPools(ctx context.Context, e *Engine) ([]leftPool, []poolstate.Leftover, error) {
 	pools := map[kamino.PoolID]*leftPool{}
 	get := func(id kamino.PoolID) *leftPool {
 		if pools[id] == nil {
@@ -160,9 +168,9 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []poolstate.Leftove
 // have, also those without a node, which Kubernetes may have forgotten. If etcd was restored from a
 // backup, or the lease was deleted, this is all that shows a killed run. A person may have done it,
 // too.
-func (e *Engine) unexplained(ctx context.Context, p leftPool) (left []poolstate.Leftover, err error) {
+func unexplained(ctx context.Context, e *Engine, p leftPool) (left []poolstate.Leftover, err error) {
 	ctx = kamino.Looking(ctx)
-	r := e.newRun(kamino.Defaults())
+	r := newRun(e, kamino.Defaults())
 	r.pool = kamino.Pool{ID: p.id, Name: p.id.Name()}
 	look := func(id kamino.InstanceID, node, machine string, ready bool) {
 		note := func(what, do string) {
@@ -176,10 +184,10 @@ func (e *Engine) unexplained(ctx context.Context, p leftPool) (left []poolstate.
 				err = errors.Join(err, fmt.Errorf("read instance %s: %w", id, failed))
 			}
 		}
-		if !r.mayRelease() {
+		if !r.donor.mayRelease() {
 			return
 		}
-		if how, failed := r.holding(ctx, id); how == kamino.Held {
+		if how, failed := r.donor.holding(ctx, id); how == kamino.Held {
 			note("out of service", "run: "+id.Release(r.pool.Name)+", then run: kamino restore")
 		} else if failed != nil && !errors.Is(failed, kamino.ErrNotFound) {
 			err = errors.Join(err, failed)
@@ -202,9 +210,9 @@ func (e *Engine) unexplained(ctx context.Context, p leftPool) (left []poolstate.
 
 // restorePool restores what was left in one pool. *HeldError, with what was seen: a live run has
 // the pool.
-func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOptions) ([]poolstate.Leftover, error) {
-	r := e.newRun(kamino.Defaults())
-	r.back.leaves = opts.leaves
+func restorePool(ctx context.Context, e *Engine, p leftPool, opts RestoreOptions) ([]poolstate.Leftover, error) {
+	r := newRun(e, kamino.Defaults())
+	r.restore.leaves = opts.leaves
 	left := p.left()
 	if p.lease.Err != nil {
 		if _, err := e.Provider.Pool(ctx, p.id); errors.Is(err, kamino.ErrNotFound) && len(left) == 0 {
@@ -212,12 +220,12 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 		}
 		return left, fmt.Errorf("read lease of pool %s: %w", p.id.Name(), p.lease.Err)
 	}
-	if err := r.readLeftPool(ctx, p, opts); errors.Is(err, kamino.ErrNotFound) && len(left) == 0 {
+	if err := r.restore.readLeftPool(ctx, p, opts); errors.Is(err, kamino.ErrNotFound) && len(left) == 0 {
 		return nil, nil
 	} else if err != nil {
 		return left, err
 	}
-	made, surveyed := r.survey(ctx, p)
+	made, surveyed := r.restore.survey(ctx, p)
 	if opts.DryRun || len(left)+len(made) == 0 {
 		for i, l := range left {
 			left[i].Reason = l.Repaired("would be given back")
@@ -228,7 +236,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 		}
 		return left, surveyed
 	}
-	swept, err := r.restoreAll(ctx)
+	swept, err := r.restore.restoreAll(ctx)
 	if held := (*kamino.HeldError)(nil); errors.As(err, &held) {
 		return append(left, made...), err
 	} else if err != nil {
@@ -239,9 +247,9 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 		left[i].Done = cmp.Or(left[i].Repaired("given back"), "given back")
 	}
 	for i := range made {
-		why := r.image.foreign
+		why := r.build.foreign
 		if made[i].Kept != "" {
-			why = r.proof.kept[made[i].Kept]
+			why = r.canary.kept[made[i].Kept]
 		}
 		if made[i].Reason = why; why == "" && swept == nil {
 			made[i].Done = "given back"
@@ -254,7 +262,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 }
 
 // readLeftPool reads the pool, or confirms the user's statement that it is gone.
-func (r *Run) readLeftPool(ctx context.Context, p leftPool, opts RestoreOptions) error {
+func (r *restoration) readLeftPool(ctx context.Context, p leftPool, opts RestoreOptions) error {
 	r.pool = kamino.Pool{ID: p.id, Name: p.id.Name()}
 	var pool kamino.Pool
 	err := r.held.Retry(ctx, func(ctx context.Context) (err error) {
@@ -268,7 +276,7 @@ func (r *Run) readLeftPool(ctx context.Context, p leftPool, opts RestoreOptions)
 	case err == nil:
 		r.pool = pool
 	case unseen && opts.PoolIsGone:
-		r.back.poolGone = true
+		r.donor.back.poolGone = true
 	default:
 		return kamino.HintPool(fmt.Errorf("read pool %s: %w", p.id.Name(), err), p.id)
 	}
@@ -296,8 +304,8 @@ func (p leftPool) left() []poolstate.Leftover {
 }
 
 // survey lists what was left in the cloud, by reading only.
-func (r *Run) survey(ctx context.Context, p leftPool) ([]poolstate.Leftover, error) {
-	if r.back.poolGone {
+func (r *restoration) survey(ctx context.Context, p leftPool) ([]poolstate.Leftover, error) {
+	if r.donor.back.poolGone {
 		return nil, nil
 	}
 	var left []poolstate.Leftover
@@ -308,7 +316,7 @@ func (r *Run) survey(ctx context.Context, p leftPool) ([]poolstate.Leftover, err
 	}
 	for i, s := range snapshots {
 		if s.Ours() {
-			r.image.reused = &snapshots[i] // one read that does not find it is no proof that it is gone
+			r.build.reused = &snapshots[i] // one read that does not find it is no proof that it is gone
 			left = append(left, poolstate.Leftover{Pool: r.pool.ID, Run: s.Tags[kamino.TagRun], Node: s.Tags[kamino.TagBuiltFrom], What: "snapshot " + s.Name})
 		}
 		if n, mark, err := r.forgottenDonor(ctx, s, lease); err != nil {
@@ -324,12 +332,12 @@ func (r *Run) survey(ctx context.Context, p leftPool) ([]poolstate.Leftover, err
 			left = append(left, poolstate.Leftover{Pool: r.pool.ID, What: "processes that a run suspended in the pool (on AWS: AZRebalance)"})
 		}
 	}
-	canaries, err := r.leftCanaries(ctx)
+	canaries, err := r.canary.leftCanaries(ctx)
 	left = append(left, canaries...)
 	if err != nil {
 		return left, err
 	}
-	versions, err := r.versions(ctx)
+	versions, err := r.image.versions(ctx)
 	if err != nil {
 		return left, err
 	}
@@ -343,15 +351,15 @@ func (r *Run) survey(ctx context.Context, p leftPool) ([]poolstate.Leftover, err
 
 // restoreAll takes the lease, restores every marked node, cleans up and releases the lease. swept
 // is an error of cleaning up, after all donors are back.
-func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
+func (r *restoration) restoreAll(ctx context.Context) (swept, err error) {
 	r.held.GivingBack = true
 	err = r.exec(ctx, []Step{
 		lockStep(takeTheLease, r.lookLock),
 		{Name: kamino.StepRecover, Does: "give back the nodes that runs took", Look: r.lookLeft, Limit: 2 * time.Hour},
 	})
-	if err == nil && !r.back.poolGone {
-		if swept = r.exec(ctx, sweep(r)); !errors.Is(swept, kamino.ErrLeaseLost) {
-			swept = errors.Join(swept, r.stayedOn(ctx), r.readVerdict(ctx))
+	if err == nil && !r.donor.back.poolGone {
+		if swept = r.exec(ctx, sweep(r.Run)); !errors.Is(swept, kamino.ErrLeaseLost) {
+			swept = errors.Join(swept, r.stayedOn(ctx), r.canary.readVerdict(ctx))
 		}
 	}
 	if err == nil && !errors.Is(swept, kamino.ErrLeaseLost) {
@@ -367,21 +375,21 @@ func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 	return nil, err
 }
 
-// clear restores what an interrupted run of the pool left. *HeldError: the run is alive.
-func (e *Engine) clear(ctx context.Context, o poolstate.State, opts RestoreOptions) ([]poolstate.Leftover, error) {
+// clearPool restores what an interrupted run of the pool left. *HeldError: the run is alive.
+func clearPool(ctx context.Context, e *Engine, o poolstate.State, opts RestoreOptions) ([]poolstate.Leftover, error) {
 	p := leftPool{id: o.ID, lease: o.Lease, nodes: o.Taken()}
 	if !p.urgent() {
 		return nil, nil
 	}
-	return e.restorePool(ctx, p, opts)
+	return restorePool(ctx, e, p, opts)
 }
 
 // clearCanaries removes the canaries that ended runs of a pool left, if no run holds the pool.
-func (e *Engine) clearCanaries(ctx context.Context, o poolstate.State) error {
+func clearCanaries(ctx context.Context, e *Engine, o poolstate.State) error {
 	if len(o.Canaries) == 0 || o.Lease.Holder != "" {
 		return nil
 	}
-	_, err := e.restorePool(ctx, leftPool{id: o.ID, lease: o.Lease, nodes: o.Taken()}, RestoreOptions{})
+	_, err := restorePool(ctx, e, leftPool{id: o.ID, lease: o.Lease, nodes: o.Taken()}, RestoreOptions{})
 	if held := (*kamino.HeldError)(nil); errors.As(err, &held) {
 		return nil // they belong to that run
 	}
@@ -389,8 +397,8 @@ func (e *Engine) clearCanaries(ctx context.Context, o poolstate.State) error {
 }
 
 // clearUnread clears a pool that could only be read in part and has no donor away.
-func (e *Engine) clearUnread(ctx context.Context, o poolstate.State) error {
-	_, undo := e.clear(ctx, o, RestoreOptions{})
+func clearUnread(ctx context.Context, e *Engine, o poolstate.State) error {
+	_, undo := clearPool(ctx, e, o, RestoreOptions{})
 	if undo != nil && o.Pool.ID == "" {
 		return undo // the pool itself, and what to do about it
 	}
@@ -398,7 +406,7 @@ func (e *Engine) clearUnread(ctx context.Context, o poolstate.State) error {
 }
 
 // lookLeft restores one donor after the other.
-func (r *Run) lookLeft(ctx context.Context) (workflow.Next, error) {
+func (r *restoration) lookLeft(ctx context.Context) (workflow.Next, error) {
 	nodes, err := r.engine.Cluster.Nodes(ctx)
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("list nodes: %w", err)
@@ -406,7 +414,7 @@ func (r *Run) lookLeft(ctx context.Context) (workflow.Next, error) {
 	if next, found, err := r.leftBehind(ctx, nodes, false); found || err != nil {
 		return next, err
 	}
-	if r.back.poolGone {
+	if r.donor.back.poolGone {
 		return workflow.Done("no node is left to be given back"), nil
 	}
 	found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Snapshot, kamino.SnapshotName(r.pool.Name))
@@ -429,7 +437,7 @@ func (r *Run) lookLeft(ctx context.Context) (workflow.Next, error) {
 // lookRemains undoes what a run did to the pool itself, which nothing else shows. It is certainly
 // Kamino's, because Hold marks it. A process that lost its lease in the middle of an act may be
 // about to take its donor out of service, and still needs it.
-func (r *Run) lookRemains(ctx context.Context, nodes []kamino.Node) (workflow.Next, error) {
+func (r *restoration) lookRemains(ctx context.Context, nodes []kamino.Node) (workflow.Next, error) {
 	switch id, err := r.remains(ctx, nodes); {
 	case err != nil:
 		return workflow.Next{}, err
@@ -445,12 +453,12 @@ func (r *Run) lookRemains(ctx context.Context, nodes []kamino.Node) (workflow.Ne
 
 // remains returns an instance in service with which Release undoes what Hold did to the pool; "" if
 // there is nothing to undo, or if an instance is out of service, which needs it.
-func (r *Run) remains(ctx context.Context, nodes []kamino.Node) (id kamino.InstanceID, err error) {
-	if !r.mayRelease() {
+func (r *restoration) remains(ctx context.Context, nodes []kamino.Node) (id kamino.InstanceID, err error) {
+	if !r.donor.mayRelease() {
 		return "", nil
 	}
 	for _, n := range nodes {
-		how, err := r.holding(ctx, n.ProviderID)
+		how, err := r.donor.holding(ctx, n.ProviderID)
 		switch {
 		case errors.Is(err, kamino.ErrNotFound):
 		case err != nil:
@@ -467,7 +475,7 @@ func (r *Run) remains(ctx context.Context, nodes []kamino.Node) (id kamino.Insta
 // forgottenDonor returns the node that a snapshot was taken of, if its machine is off or out of
 // service and only the snapshot's tags name the run, as after etcd was restored from a backup. The
 // mark is nil if there is none.
-func (r *Run) forgottenDonor(ctx context.Context, s kamino.Artifact, lease kamino.Lease) (kamino.Node, *kamino.Mark, error) {
+func (r *restoration) forgottenDonor(ctx context.Context, s kamino.Artifact, lease kamino.Lease) (kamino.Node, *kamino.Mark, error) {
 	run, vm := s.Tags[kamino.TagRun], s.Tags[kamino.TagVM]
 	if run == "" || vm == "" || lease.Knows(run) {
 		return kamino.Node{}, nil, nil
@@ -491,8 +499,8 @@ func (r *Run) forgottenDonor(ctx context.Context, s kamino.Artifact, lease kamin
 		return n, nil, fmt.Errorf("read instance %s: %w", n.ProviderID, err)
 	}
 	away := in.Power != kamino.PowerOn
-	if !away && r.mayRelease() {
-		how, err := r.holding(ctx, in.ID)
+	if !away && r.donor.mayRelease() {
+		how, err := r.donor.holding(ctx, in.ID)
 		if err != nil {
 			return n, nil, err
 		}
@@ -507,7 +515,7 @@ func (r *Run) forgottenDonor(ctx context.Context, s kamino.Artifact, lease kamin
 // nodelessDonor stands for a donor whose node is younger than the backup that etcd was restored from,
 // so that Kubernetes knows no such node before its kubelet runs again: the machine of the pool that is
 // no node's and has the disk that was copied. Where there is none, the node has no provider ID.
-func (r *Run) nodelessDonor(ctx context.Context, s kamino.Artifact) (kamino.Node, error) {
+func (r *restoration) nodelessDonor(ctx context.Context, s kamino.Artifact) (kamino.Node, error) {
 	none := kamino.Node{Name: s.Tags[kamino.TagBuiltFrom]}
 	nodes, err := r.engine.Cluster.Nodes(ctx)
 	if err != nil {
@@ -532,23 +540,13 @@ func (r *Run) nodelessDonor(ctx context.Context, s kamino.Artifact) (kamino.Node
 	return none, nil
 }
 
-func (r *Run) giveBackForgotten(n kamino.Node, mark *kamino.Mark, s kamino.Artifact) workflow.Next {
+func (r *restoration) giveBackForgotten(n kamino.Node, mark *kamino.Mark, s kamino.Artifact) workflow.Next {
 	return workflow.ActSteps(kamino.ActGiveBack, fmt.Sprintf("give back node %s: snapshot %s names it as the donor of run %s, which the lease does not know", n.Name, s.Name, mark.Run),
 		func(ctx context.Context) error { return r.giveBackNode(ctx, n, *mark) }).Of(n.Name)
 }
 
-// sweep deletes failed versions, waits for those still being built, and then deletes their
-// snapshot.
-func sweep(r *Run) []Step {
-	return []Step{
-		{Name: kamino.StepRetire, Does: "remove canaries", When: r.makesCanaries, Look: r.lookRetire, Patient: true},
-		{Name: kamino.StepFailedVersion, Does: "delete failed image versions", Look: r.lookSweep, Patient: true, Limit: workflow.Unlimited},
-		{Name: kamino.StepClean, Does: "delete the snapshot", When: r.leftNone, Look: r.lookClean, Patient: true},
-	}
-}
-
-func (r *Run) lookSweep(ctx context.Context) (workflow.Next, error) {
-	versions, err := r.versions(ctx)
+func (r *restoration) lookSweep(ctx context.Context) (workflow.Next, error) {
+	versions, err := r.image.versions(ctx)
 	if err != nil {
 		return workflow.Next{}, err
 	}
@@ -558,8 +556,8 @@ func (r *Run) lookSweep(ctx context.Context) (workflow.Next, error) {
 			return workflow.Act(kamino.ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
 				return r.engine.Provider.Delete(ctx, r.pool, v)
 			}).Of(v.Name), nil
-		case building && r.back.leaves != nil && v.State == kamino.Creating && (v.Excluded || !kamino.Points(r.pool.Model.Image, versions)) && r.back.leaves(v):
-			r.back.left, r.image.foreign = true, "version "+v.Name+" is still being built from it"
+		case building && r.leaves != nil && v.State == kamino.Creating && (v.Excluded || !kamino.Points(r.pool.Model.Image, versions)) && r.leaves(v):
+			r.left, r.build.foreign = true, "version "+v.Name+" is still being built from it"
 		case building:
 			return workflow.WaitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil
 		}
@@ -567,4 +565,17 @@ func (r *Run) lookSweep(ctx context.Context) (workflow.Next, error) {
 	return workflow.Done("no failed version"), nil
 }
 
-func (r *Run) leftNone() bool { return !r.back.left }
+func (r *restoration) leftNone() bool { return !r.left }
+
+// retireLeft removes the canary, or its Node object, that an earlier proof could not remove.
+func retireLeft(ctx context.Context, e *Engine, o poolstate.State) error {
+	return underLease(ctx, e, o.Pool, func(r *Run) []Step {
+		return []Step{{Name: kamino.StepRetire, Does: "remove canaries", When: r.canary.makesCanaries, Look: r.canary.lookRetire, Patient: true}}
+	}, nil)
+}
+
+// GiveBack restores what an earlier run left in the pool of a node with which no run can be tried
+// now. A live run is left alone. A node that is unknown or in no pool is no error.
+func (e *Engine) GiveBack(ctx context.Context, donor string) error {
+	return newRun(e, kamino.Options{Donor: donor}).giveBackRefused(ctx)
+}

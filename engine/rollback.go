@@ -1,10 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -88,12 +88,12 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	var needs kamino.NextImage
 	var missing error
 	if !t.Stays {
-		needs, missing = e.secretsFor(ctx, opts, &t, o.Pool)
+		needs, missing = secretsFor(ctx, e, opts, &t, o.Pool)
 	}
 	if unknown := (missingSecrets{}); missing != nil && !(opts.DryRun && errors.As(missing, &unknown)) {
 		return Rollback{}, missing
 	}
-	if err := e.bootable(ctx, o, t, opts.DryRun); err != nil {
+	if err := bootable(ctx, e, o, t, opts.DryRun); err != nil {
 		return Rollback{}, err
 	}
 	bad := o.Distrusted(t)
@@ -102,34 +102,12 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	} else {
 		bad, t.Unborn = append(bad, o.Making(t)...), o.Unborn(t)
 	}
-	back, err := e.point(ctx, o, t, bad, opts.DryRun)
+	back, err := pointTo(ctx, e, o, t, bad, opts.DryRun)
 	back.Since = t.Since
 	if back.NeedsCustomData, back.Needs = needs.NeedsCustomData, needs.Needs; err == nil && back.Changed {
 		err = missing
 	}
 	return back, err
-}
-
-// Unreturned names what a pool loses when it first leaves its original model and no provider
-// returns; "" if it has left that already, or loses nothing.
-func Unreturned(diff []kamino.FieldChange) string {
-	var lost []string
-	for _, d := range diff {
-		switch name := d.Field[strings.LastIndexByte(d.Field, '.')+1:]; {
-		case name == "imageReference" && strings.Contains(d.From, "/images/kamino-"):
-			return ""
-		case name == "customData" && d.To == "#cloud-config":
-			lost = append([]string{"custom data"}, lost...)
-		case name == "extensions":
-			stay := strings.Split(d.To, ", ")
-			for _, extension := range strings.Split(d.From, ", ") {
-				if extension != "" && !slices.Contains(stay, extension) {
-					lost = append(lost, "protected settings of "+extension)
-				}
-			}
-		}
-	}
-	return strings.Join(lost, ", ")
 }
 
 // missingSecrets ends a rollback to a model whose secrets were not supplied. A dry run also shows
@@ -141,7 +119,7 @@ func (m missingSecrets) Unwrap() error { return m.error }
 // secretsFor adds the secrets that a provider does not show to a saved model, and reports all that
 // are missing at once. A generic image whose instances get the prototype's empty custom data, or an
 // extension without its command, would never join the cluster, and nobody would know why.
-func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *poolstate.Destination, pool kamino.Pool) (needs kamino.NextImage, err error) {
+func secretsFor(ctx context.Context, e *Engine, o RollbackOptions, t *poolstate.Destination, pool kamino.Pool) (needs kamino.NextImage, err error) {
 	given := o.Secrets.CustomData != nil
 	switch {
 	case t.Saved == nil && (given || o.KeepCustomData || len(o.Secrets.Protected) > 0):
@@ -176,8 +154,8 @@ func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *poolstate
 		"give them as in your template: kamino rollback --pool %s --to original %s; %s; --to VERSION needs none of it", pool.Name, strings.Join(give, " "), strings.Join(none, "; "))
 }
 
-// point moves the model of a pool to a target.
-func (e *Engine) point(ctx context.Context, o poolstate.State, t poolstate.Destination, bad []kamino.Artifact, dryRun bool) (Rollback, error) {
+// pointTo moves the model of a pool to a target.
+func pointTo(ctx context.Context, e *Engine, o poolstate.State, t poolstate.Destination, bad []kamino.Artifact, dryRun bool) (Rollback, error) {
 	out := Rollback{Pool: o.ID, Name: o.Pool.Name, From: kamino.LastSegments(o.Pool.Model.Image, 3), To: t.Name(), Bad: []string{}, Good: []string{}, GivenBack: o.GivenBack}
 	if v := o.Next(); v != nil {
 		out.From = v.Name
@@ -216,26 +194,26 @@ func (e *Engine) point(ctx context.Context, o poolstate.State, t poolstate.Desti
 		return out, nil
 	}
 	var err error
-	out.Unmarked, out.Warnings, err = e.repoint(ctx, o, t, out)
+	out.Unmarked, out.Warnings, err = repoint(ctx, e, o, t, out)
 	return out, err
 }
 
 // repoint takes the lease and points the model at the target. It returns the versions that could
 // not be marked, and the warnings about work after that write.
-func (e *Engine) repoint(ctx context.Context, o poolstate.State, t poolstate.Destination, plan Rollback) ([]Unmarked, []string, error) {
-	r := e.newRun(t.Options())
+func repoint(ctx context.Context, e *Engine, o poolstate.State, t poolstate.Destination, plan Rollback) ([]Unmarked, []string, error) {
+	r := newRun(e, t.Options())
 	r.pool, r.verb = o.Pool, t.Verb
 	var stray *kamino.Stray
 	if !t.Points {
 		stray = o.Strayed()
 	}
 	m := newVersionMarks(plan, t, o)
-	mark := func(ctx context.Context) (workflow.Next, error) { return m.look(ctx, r) }
+	mark := func(ctx context.Context) (workflow.Next, error) { return m.look(ctx, &r.pointer) }
 	steps := []Step{
 		{Name: kamino.StepConnect, Does: "check that the credentials work", Look: r.lookConnect},
 		lockStep(takeTheLease, r.lookFreeLock),
 		{Name: kamino.StepModel, Does: "point the pool's model at the target, in one write", Patient: true,
-			Look: func(ctx context.Context) (workflow.Next, error) { return r.lookTarget(ctx, t, m, stray) }},
+			Look: func(ctx context.Context) (workflow.Next, error) { return m.lookTarget(ctx, &r.pointer, t, stray) }},
 		{Name: kamino.StepMark, Does: "mark versions as good or bad", Patient: true, Limit: m.limit(), Look: mark},
 	}
 	if t.Stays {
@@ -276,35 +254,69 @@ func (e *Engine) repoint(ctx context.Context, o poolstate.State, t poolstate.Des
 		}
 		err = errors.Join(err, r.release(context.WithoutCancel(ctx), note))
 	}
-	return m.unmarked(r), r.result.Warnings, err
+	return m.unmarked(&r.pointer), r.result.Warnings, err
 }
 
-// awaitBuilds waits, once new nodes boot from the target, for a version that an interrupted run was
-// building, and marks it, or deletes it if it failed. Errors are left for the next run. It returns
-// what to record when the lease is released.
-func (m versionMarks) awaitBuilds(ctx context.Context, r *Run) func(*kamino.Lease) {
-	l := r.held.Lease.Ledger
-	mark := func(ctx context.Context) (workflow.Next, error) { return m.look(ctx, r) }
-	err := r.exec(ctx, []Step{{Name: kamino.StepFailedVersion, Does: "wait for the version that an interrupted run was building", Look: r.lookSweep, Patient: true, Limit: workflow.Unlimited}})
-	if err == nil {
-		// A failed version is deleted and need not be marked.
-		built := func(name string, err error) bool {
-			return errors.Is(err, errUnbuilt) && kamino.IndexOf(r.image.listed, name) >= 0
+// bootable reads whether a target version is replicated in the pool's region, which no list shows.
+// While a version is changed, for example by a rollback just before, the provider may report that
+// it is not; that is waited for.
+func bootable(ctx context.Context, e *Engine, o poolstate.State, t poolstate.Destination, dryRun bool) error {
+	if t.Version == nil {
+		return nil
+	}
+	look := func(ctx context.Context) (workflow.Next, error) {
+		found, err := e.Provider.Find(ctx, o.Pool, kamino.Version, t.Version.Name)
+		switch {
+		case err != nil:
+			return workflow.Next{}, fmt.Errorf("read version %s: %w", t.Version.Name, err)
+		case len(found) > 0 && found[0].Whole() && found[0].Ready:
+			return workflow.Done("version " + t.Version.Name + " is replicated"), nil
+		case len(found) > 0 && found[0].State == kamino.Succeeded && found[0].Failure == "":
+			return workflow.WaitPercent("the change of version "+t.Version.Name, found[0].Percent), nil
 		}
-		maps.DeleteFunc(m.failed, built)
-		err = r.exec(ctx, []Step{
-			{Name: kamino.StepMark, Does: "mark the version that was being built", Patient: true, Limit: markLimit, Look: mark},
-			{Name: kamino.StepClean, Does: "delete the snapshot", Look: r.lookClean, Patient: true},
-		})
+		return workflow.Next{}, kamino.WithHint(fmt.Errorf("version %s of pool %s is not replicated in %s: no node can boot from it",
+			t.Version.Name, o.Pool.Name, cmp.Or(o.Pool.Location, "the pool's region")), "%s", o.TargetsHint(t.Version.Name))
 	}
+	if next, err := look(ctx); err != nil || next.Kind == workflow.NextDone || dryRun {
+		return err
+	}
+	r := newRun(e, t.Options())
+	r.pool = o.Pool
+	return r.exec(ctx, []Step{{Name: kamino.StepVersion, Does: "wait for the change of the version", Patient: true,
+		Look: look}})
+}
+
+// proveNamed proves a version, and promotes it if it passes. A later command restores what a killed
+// proof left.
+func proveNamed(ctx context.Context, e *Engine, o poolstate.State, t poolstate.Destination, opts PromoteOptions) (Rollback, error) {
+	back, err := pointTo(ctx, e, o, t, nil, true)
 	if err != nil {
-		r.result.Warnings = append(r.result.Warnings, err.Error())
-		m.give(err)
-	} else {
-		maps.DeleteFunc(m.failed, func(_ string, err error) bool { return errors.Is(err, errUnbuilt) })
+		return back, err
 	}
-	return func(now *kamino.Lease) {
-		now.Ledger.Promoted, now.Ledger.Stood = l.Promoted, l.Stood // the mark did not change that
-		m.settle(now, true)
+	run := t.Options()
+	run.Version, run.Unsealed, run.Proof, run.PendingReboot = t.Version.Name, opts.AcceptUnsealed, *opts.Proof, opts.PendingReboot
+	r, began := newRun(e, run), e.now()
+	if r.pool, back.Changed, back.Unproved = o.Pool, true, false; opts.DryRun {
+		r.held.Lease = &o.Lease
+		_, err := r.canary.lookProvable(ctx)
+		back.Canary = r.canary.planLaunch()
+		return back, err
 	}
+	if err = r.exec(ctx, proveSteps(r)); err != nil {
+		r.held.Regain(ctx)
+	}
+	switch {
+	case err == nil:
+		back.ModelDiff, back.Proof = append(back.ModelDiff[:0], r.result.ModelDiff...), r.canary.proved()
+		err = r.release(context.WithoutCancel(ctx), func(l *kamino.Lease) {
+			l.Ledger.NotePromoted(t.Name(), e.now())
+			l.Ledger.NotePast(kamino.PastRun{Run: r.held.Run, Work: kamino.WorkProve, Pointed: t.Name(), Verb: kamino.VerbPromote, Ended: e.date(),
+				Seconds: e.now().Sub(began).Seconds(), ProofSeconds: r.result.proofSeconds()})
+			l.Record = kamino.Record{} // it did not fail
+		})
+	case r.held.Lease != nil && !errors.Is(err, kamino.ErrLeaseLost):
+		err = r.abandon(ctx, err)
+	}
+	back.Warnings = r.result.Warnings
+	return back, r.afterPromotion(err)
 }

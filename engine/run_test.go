@@ -36,7 +36,7 @@ func TestHolds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			r := (&Engine{Holds: func(_ kamino.PoolID, what []string) { got = slices.Sorted(slices.Values(what)) }}).newRun(kamino.Options{})
+			r := newRun((&Engine{Holds: func(_ kamino.PoolID, what []string) { got = slices.Sorted(slices.Values(what)) }}), kamino.Options{})
 			r.held.Adopted = tt.adopted
 			for _, d := range tt.deeds {
 				s := steps[d[1:]]
@@ -57,12 +57,12 @@ func TestHolds(t *testing.T) {
 // TestReceiptNamesThePolicy: a receipt of another policy than the run brought, or of an agent that
 // does not know policies, is none.
 func TestReceiptNamesThePolicy(t *testing.T) {
-	r := (&Engine{}).newRun(kamino.Options{SealPolicy: []byte("x")})
+	r := newRun((&Engine{}), kamino.Options{SealPolicy: []byte("x")})
 	r.held.Run = "r1"
-	for _, c := range []struct{ brought, named string }{{"", ""}, {r.policySum(), r.policySum()}, {r.policySum(), ""}, {r.policySum(), "00"}, {"", "00"}} {
+	for _, c := range []struct{ brought, named string }{{"", ""}, {r.donor.policySum(), r.donor.policySum()}, {r.donor.policySum(), ""}, {r.donor.policySum(), "00"}, {"", "00"}} {
 		r.held.Lease = &kamino.Lease{Record: kamino.Record{Policy: c.brought}}
 		r.donor.instance.VMID = "6f1d1c0e-2f3a-4a7b-9a55-0c2b7e8d9f10"
-		err := r.checkReceipt(kamino.Receipt{Run: "r1", VMID: r.donor.instance.VMID, Policy: c.named})
+		err := r.donor.checkReceipt(kamino.Receipt{Run: "r1", VMID: r.donor.instance.VMID, Policy: c.named})
 		if (err == nil) != (c.brought == c.named) || err != nil && !strings.Contains(err.Error(), "seal policy") {
 			t.Errorf("brought %q, named %q: %v", c.brought, c.named, err)
 		}
@@ -72,14 +72,14 @@ func TestReceiptNamesThePolicy(t *testing.T) {
 // TestUnknownFilesTravel: what the receipt says of them is on the image's tags, and status reads it
 // there.
 func TestUnknownFilesTravel(t *testing.T) {
-	r := (&Engine{}).newRun(kamino.Options{})
+	r := newRun((&Engine{}), kamino.Options{})
 	r.held.Run, r.held.Lease = "r1", &kamino.Lease{}
 	unknown := kamino.UnknownFiles{Mode: "report", Count: 12, Digest: "sha256:aa"}
-	got := poolstate.StatusOf(kamino.Artifact{Kind: kamino.Version, Tags: r.tags(kamino.Receipt{Hash: "h", Policy: "p", Unknown: &unknown})})
+	got := poolstate.StatusOf(kamino.Artifact{Kind: kamino.Version, Tags: r.build.tags(kamino.Receipt{Hash: "h", Policy: "p", Unknown: &unknown})})
 	if got.Unknown == nil || *got.Unknown != unknown || got.Policy != "p" {
 		t.Errorf("status says %+v and policy %q", got.Unknown, got.Policy)
 	}
-	if old := poolstate.StatusOf(kamino.Artifact{Kind: kamino.Version, Tags: r.tags(kamino.Receipt{Hash: "h"})}); old.Unknown != nil || old.Policy != "" {
+	if old := poolstate.StatusOf(kamino.Artifact{Kind: kamino.Version, Tags: r.build.tags(kamino.Receipt{Hash: "h"})}); old.Unknown != nil || old.Policy != "" {
 		t.Errorf("status of an image without unknown files: %+v", old)
 	}
 }
@@ -100,7 +100,7 @@ func (rightless) PreflightProof(context.Context, []byte) error {
 
 // TestRightsAtOnce: the rights of a run and those of its proof are told together.
 func TestRightsAtOnce(t *testing.T) {
-	r := (&Engine{Cluster: rightless{}, Clock: kamino.WallClock{}}).newRun(kamino.Options{Proof: kamino.Proving{Mode: kamino.ProveCanary}})
+	r := newRun((&Engine{Cluster: rightless{}, Clock: kamino.WallClock{}}), kamino.Options{Proof: kamino.Proving{Mode: kamino.ProveCanary}})
 	if err := r.checkCluster(t.Context()); !errors.Is(err, kamino.ErrForbidden) || kamino.AdviceOr(err, "") != "bind kamino-run; bind kamino-prove" {
 		t.Errorf("%v; hints %q", err, kamino.Hints(err))
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,10 +14,6 @@ import (
 	"kamino.dev/kamino/poolstate"
 	"kamino.dev/kamino/workflow"
 )
-
-// markLimit is how long a rollback tries to mark versions. The model is written by then, and the
-// ledger keeps the versions that are not marked.
-const markLimit = 5 * time.Minute
 
 // versionMarks are the marks of a rollback or a withdrawal: which versions are good and which are
 // bad.
@@ -31,6 +28,10 @@ type versionMarks struct {
 	image  string               // image of the model when the plan was made
 	making []string             // versions to mark that were being built when the plan was made
 }
+
+// markLimit is how long a rollback tries to mark versions. The model is written by then, and the
+// ledger keeps the versions that are not marked.
+const markLimit = 5 * time.Minute
 
 func newVersionMarks(plan Rollback, t poolstate.Destination, o poolstate.State) versionMarks {
 	m := versionMarks{plan: plan, to: t, failed: map[string]error{}, marked: map[string]bool{}, away: map[string]time.Time{},
@@ -141,13 +142,13 @@ func (m versionMarks) order() []string {
 
 // look marks one version at a time. It skips a version that cannot be marked, unless only marks are
 // changed.
-func (m versionMarks) look(ctx context.Context, r *Run) (workflow.Next, error) {
-	versions, err := r.versions(ctx)
+func (m versionMarks) look(ctx context.Context, p *pointer) (workflow.Next, error) {
+	versions, err := p.image.versions(ctx)
 	if err != nil {
 		return workflow.Next{}, err
 	}
 	if i := kamino.IndexOf(versions, m.plan.To); m.to.TakesUntried() && i >= 0 && versions[i].Untried() {
-		return r.omit(versions[i]), nil
+		return p.image.omit(versions[i]), nil
 	}
 	var before, away []string
 	for _, name := range m.order() {
@@ -155,7 +156,7 @@ func (m versionMarks) look(ctx context.Context, r *Run) (workflow.Next, error) {
 		if _, failed := m.failed[name]; failed {
 			continue
 		} else if i < 0 {
-			if m.missed(name, r.engine.now()) {
+			if m.missed(name, p.engine.now()) {
 				away = append(away, name)
 			}
 			continue
@@ -167,14 +168,14 @@ func (m versionMarks) look(ctx context.Context, r *Run) (workflow.Next, error) {
 			continue
 		}
 		if m.to.WithdrawnSince(v) {
-			return workflow.Next{}, r.withdrawnMeanwhile(v)
+			return workflow.Next{}, p.withdrawnMeanwhile(v)
 		}
 		bad := slices.Contains(m.plan.Bad, name)
 		if bad && v.Tags[kamino.TagBad] != "" && v.Excluded || !bad && !v.Withheld() {
 			before, m.marked[name] = append(before, name), true
 			continue
 		}
-		return m.write(ctx, r, v, versions, before)
+		return m.write(ctx, p, v, versions, before)
 	}
 	if len(away) > 0 {
 		return workflow.Wait("version " + strings.Join(away, ", ") + " (not listed; confirming that it was deleted)"), nil
@@ -182,55 +183,55 @@ func (m versionMarks) look(ctx context.Context, r *Run) (workflow.Next, error) {
 	if !m.to.Points {
 		return workflow.Done("the versions are marked"), nil
 	}
-	if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
+	if why, err := m.unsettled(ctx, p, before); why != "" || err != nil {
 		return workflow.Wait(why), err
 	}
 	if now := resolvedName(versions); now != m.plan.To && !m.to.Stays {
 		return workflow.Next{}, kamino.WithHint(fmt.Errorf("the image definition of pool %s now stands for %s, not for %s: somebody offered or excluded versions meanwhile",
-			r.pool.Name, cmp.Or(now, "nothing"), m.plan.To), "run again")
+			p.pool.Name, cmp.Or(now, "nothing"), m.plan.To), "run again")
 	}
 	return workflow.Done("the versions are marked"), nil
 }
 
 // write is the act that offers or withdraws a version of the plan, after those that were written
 // before.
-func (m versionMarks) write(ctx context.Context, r *Run, v kamino.Artifact, versions []kamino.Artifact, before []string) (workflow.Next, error) {
+func (m versionMarks) write(ctx context.Context, p *pointer, v kamino.Artifact, versions []kamino.Artifact, before []string) (workflow.Next, error) {
 	word, bad := "offer", slices.Contains(m.plan.Bad, v.Name)
 	if bad {
 		word = "withdraw"
 	}
 	if now := kamino.Resolved(versions); m.to.Points && bad && now != nil && now.Name == v.Name {
-		if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
+		if why, err := m.unsettled(ctx, p, before); why != "" || err != nil {
 			return workflow.Wait(why), err
 		}
 	}
-	if err := m.promotedMeanwhile(ctx, r, v, versions, bad); err != nil {
+	if err := m.promotedMeanwhile(ctx, p, v, versions, bad); err != nil {
 		return workflow.Next{}, err
 	}
 	if !bad && m.to.Points {
-		if err := m.refusePaused(ctx, r); err != nil {
+		if err := m.refusePaused(ctx, p); err != nil {
 			return workflow.Next{}, err
 		}
 	}
 	return workflow.Act(kamino.ActMarkVersion, word+" version "+v.Name, func(ctx context.Context) error {
-		err := m.mark(ctx, r, v, bad)
+		err := m.mark(ctx, p, v, bad)
 		if err != nil && !m.to.Points && !kamino.Transient(err) && ctx.Err() == nil {
 			m.failed[v.Name] = err
 			return nil
 		}
 		return err
-	}).Of(v.Name).Noting(func(l *kamino.Lease) { m.announce(l, r.engine.date()) }), nil
+	}).Of(v.Name).Noting(func(l *kamino.Lease) { m.announce(l, p.engine.date()) }), nil
 }
 
 // unsettled returns what to wait for before the version that the definition stands for is
 // withdrawn: the target must be offered, and the earlier writes must be complete. Otherwise the
 // next node would boot from a third version, or from none.
-func (m versionMarks) unsettled(ctx context.Context, r *Run, before []string) (why string, err error) {
+func (m versionMarks) unsettled(ctx context.Context, p *pointer, before []string) (why string, err error) {
 	if m.plan.To != "" { // otherwise the definition stands for nothing, and will not change
 		before = append([]string{m.plan.To}, before...)
 	}
 	for _, name := range before {
-		found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Version, name)
+		found, err := p.engine.Provider.Find(ctx, p.pool, kamino.Version, name)
 		if err != nil {
 			return "", fmt.Errorf("read version %s: %w", name, err)
 		}
@@ -246,21 +247,21 @@ func (m versionMarks) unsettled(ctx context.Context, r *Run, before []string) (w
 }
 
 // mark offers a version, or withdraws it.
-func (m versionMarks) mark(ctx context.Context, r *Run, v kamino.Artifact, bad bool) error {
+func (m versionMarks) mark(ctx context.Context, p *pointer, v kamino.Artifact, bad bool) error {
 	if bad {
 		why := m.to.Why
 		if m.to.Saved != nil && !m.to.Unnamed && m.to.Verb == kamino.VerbRollback {
-			why.Reason = kamino.SetAside + "rolled back to original at " + r.engine.date().Format(time.RFC3339)
+			why.Reason = kamino.SetAside + "rolled back to original at " + p.engine.date().Format(time.RFC3339)
 		}
-		why.Reason = cmp.Or(why.Reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
+		why.Reason = cmp.Or(why.Reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, p.engine.date().Format(time.RFC3339)))
 		if m.to.Why.Reason != "" && !m.to.Stays && v.Name != m.plan.From {
 			why = kamino.Bad{Reason: "skipped when version " + m.plan.From + " was withdrawn: it has no seal receipt, or passed no proof"}
 		}
-		return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, why)
+		return p.engine.Provider.Withdraw(ctx, p.pool, v.Name, why)
 	}
 	want := m.to.Spec()
 	want.Seen = &v
-	return r.engine.Provider.Promote(ctx, r.pool, want)
+	return p.engine.Provider.Promote(ctx, p.pool, want)
 }
 
 // give marks all unfinished versions as failed.
@@ -273,11 +274,11 @@ func (m versionMarks) give(err error) {
 }
 
 // unmarked returns the versions that could not be marked, in the order of the plan.
-func (m versionMarks) unmarked(r *Run) (out []Unmarked) {
+func (m versionMarks) unmarked(p *pointer) (out []Unmarked) {
 	for _, name := range slices.Concat(m.plan.Bad, m.plan.Good) {
 		if err := m.failed[name]; err != nil {
 			out = append(out, Unmarked{name, err.Error()})
-			r.tell(kamino.Event{Kind: kamino.EventWarning, Step: kamino.StepMark, Percent: -1,
+			p.tell(kamino.Event{Kind: kamino.EventWarning, Step: kamino.StepMark, Percent: -1,
 				Message: fmt.Sprintf("version %s was not marked; the pool's ledger remembers it, run the rollback again: %v", name, err)})
 		}
 	}
@@ -286,22 +287,22 @@ func (m versionMarks) unmarked(r *Run) (out []Unmarked) {
 
 // unmoved returns an error if the model or the definition changed since the plan was made, before
 // the lease was taken: somebody has promoted another version.
-func (m versionMarks) unmoved(ctx context.Context, r *Run, pool kamino.Pool) error {
+func (m versionMarks) unmoved(ctx context.Context, p *pointer, pool kamino.Pool) error {
 	if !m.to.Points || m.to.Comes != "" {
 		now, there := pool.Model.Image, m.to.Version != nil && strings.EqualFold(pool.Model.Image, m.to.Version.ID)
-		if there || strings.EqualFold(now, m.image) || r.result.Changed && (!m.to.Points || r.ownImage(pool)) {
+		if there || strings.EqualFold(now, m.image) || p.result.Changed && (!m.to.Points || p.ownImage(pool)) {
 			return nil
 		}
 		return kamino.WithHint(fmt.Errorf("the model of pool %s now refers to %s, not to %s: nothing is changed",
 			pool.Name, kamino.LastSegments(now, 3), kamino.LastSegments(m.image, 3)), "run again")
 	}
-	versions, err := r.versions(ctx)
+	versions, err := p.image.versions(ctx)
 	if err != nil {
 		return err
 	}
 	if now := resolvedName(versions); now != m.from && now != m.plan.To {
 		return kamino.WithHint(fmt.Errorf("the image definition of pool %s now stands for %s, not for %s: nothing is changed",
-			r.pool.Name, cmp.Or(now, "nothing"), cmp.Or(m.from, "nothing")), "run again")
+			p.pool.Name, cmp.Or(now, "nothing"), cmp.Or(m.from, "nothing")), "run again")
 	}
 	return nil
 }
@@ -311,10 +312,10 @@ var errPromoted = errors.New("somebody has promoted it meanwhile")
 
 // promotedMeanwhile keeps a version from being marked bad if new nodes boot from it now and did not
 // when that was decided.
-func (m versionMarks) promotedMeanwhile(ctx context.Context, r *Run, v kamino.Artifact, versions []kamino.Artifact, bad bool) error {
+func (m versionMarks) promotedMeanwhile(ctx context.Context, p *pointer, v kamino.Artifact, versions []kamino.Artifact, bad bool) error {
 	boots := m.to.Points && m.to.Stays && m.from != v.Name && resolvedName(versions) == v.Name
 	if bad && !m.to.Points {
-		pool, err := r.poolNow(ctx)
+		pool, err := p.poolNow(ctx)
 		if err != nil {
 			return err
 		}
@@ -323,36 +324,30 @@ func (m versionMarks) promotedMeanwhile(ctx context.Context, r *Run, v kamino.Ar
 	if !bad || !boots {
 		return nil
 	}
-	return kamino.WithHint(fmt.Errorf("new nodes of pool %s boot from version %s, which is not withdrawn: %w", r.pool.Name, v.Name, errPromoted), "run again")
+	return kamino.WithHint(fmt.Errorf("new nodes of pool %s boot from version %s, which is not withdrawn: %w", p.pool.Name, v.Name, errPromoted), "run again")
 }
 
 // refusePaused reads the stop switch again before the write, because the first read is old by then.
-func (m versionMarks) refusePaused(ctx context.Context, r *Run) error {
+func (m versionMarks) refusePaused(ctx context.Context, p *pointer) error {
 	if m.to.Verb != kamino.VerbPromote {
 		return nil
 	}
-	return r.refusePaused(ctx)
+	return p.refusePaused(ctx)
 }
 
-// withdrawnMeanwhile is the error for a version that was withdrawn after it was chosen. A person
-// who names a version that is withdrawn already knows the reason.
-func (r *Run) withdrawnMeanwhile(v kamino.Artifact) error {
-	return kamino.WithHint(fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[kamino.TagBad]), "to use it anyway: kamino rollback --pool %s --to %s", r.pool.Name, v.Name)
-}
-
-func (r *Run) lookTarget(ctx context.Context, t poolstate.Destination, m versionMarks, stray *kamino.Stray) (workflow.Next, error) {
+func (m versionMarks) lookTarget(ctx context.Context, p *pointer, t poolstate.Destination, stray *kamino.Stray) (workflow.Next, error) {
 	var seen *kamino.Artifact
 	if t.Version != nil {
-		found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Version, t.Version.Name)
+		found, err := p.engine.Provider.Find(ctx, p.pool, kamino.Version, t.Version.Name)
 		if err != nil {
 			return workflow.Next{}, fmt.Errorf("read version %s: %w", t.Version.Name, err)
 		}
 		if len(found) == 0 || !found[0].Whole() {
 			return workflow.Next{}, fmt.Errorf("version %s is gone: the model is not changed", t.Version.Name)
 		}
-		switch v := r.held.Lease.Ledger.Distrust(found)[0]; {
+		switch v := p.held.Lease.Ledger.Distrust(found)[0]; {
 		case t.WithdrawnSince(v):
-			return workflow.Next{}, r.withdrawnMeanwhile(v)
+			return workflow.Next{}, p.withdrawnMeanwhile(v)
 		case t.Nobody != nil && !v.MayPromote(*t.Nobody):
 			return workflow.Next{}, fmt.Errorf("version %s was hidden or excluded meanwhile: the model is not changed", v.Name)
 		}
@@ -360,61 +355,59 @@ func (r *Run) lookTarget(ctx context.Context, t poolstate.Destination, m version
 			return workflow.WaitPercent("the replication of version "+t.Version.Name, seen.Percent), nil
 		}
 	}
-	if next, err := r.distrust(ctx, stray); err != nil || next.Kind == workflow.NextAct {
+	if next, err := p.distrust(ctx, stray); err != nil || next.Kind == workflow.NextAct {
 		return next, err
 	}
-	pool, err := r.poolNow(ctx)
+	pool, err := p.poolNow(ctx)
 	if err != nil {
 		return workflow.Next{}, err
 	}
-	if err := m.unmoved(ctx, r, pool); err != nil {
+	if err := m.unmoved(ctx, p, pool); err != nil {
 		return workflow.Next{}, err
 	}
 	want := t.Spec()
 	if t.Comes != "" {
 		want.Seen = seen // the model is written after the offer
 	}
-	next, err := r.promote(ctx, pool, want)
+	next, err := p.promote(ctx, pool, want)
 	if err == nil && next.Kind == workflow.NextAct {
-		err = m.refusePaused(ctx, r)
+		err = m.refusePaused(ctx, p)
 	}
 	if save := next.Note; save != nil {
 		next.Note = func(l *kamino.Lease) {
 			save(l)
-			m.announce(l, r.engine.date())
+			m.announce(l, p.engine.date())
 		}
 	}
 	return next, err
 }
 
-// overviewNow reads, under the lease, what a choice of another image needs.
-func (r *Run) overviewNow(ctx context.Context) (poolstate.State, error) {
-	pool, err := r.poolNow(ctx)
+// awaitBuilds waits, once new nodes boot from the target, for a version that an interrupted run was
+// building, and marks it, or deletes it if it failed. Errors are left for the next run. It returns
+// what to record when the lease is released.
+func (m versionMarks) awaitBuilds(ctx context.Context, r *Run) func(*kamino.Lease) {
+	l := r.held.Lease.Ledger
+	mark := func(ctx context.Context) (workflow.Next, error) { return m.look(ctx, &r.pointer) }
+	err := r.exec(ctx, []Step{{Name: kamino.StepFailedVersion, Does: "wait for the version that an interrupted run was building", Look: r.restore.lookSweep, Patient: true, Limit: workflow.Unlimited}})
+	if err == nil {
+		// A failed version is deleted and need not be marked.
+		built := func(name string, err error) bool {
+			return errors.Is(err, errUnbuilt) && kamino.IndexOf(r.image.listed, name) >= 0
+		}
+		maps.DeleteFunc(m.failed, built)
+		err = r.exec(ctx, []Step{
+			{Name: kamino.StepMark, Does: "mark the version that was being built", Patient: true, Limit: markLimit, Look: mark},
+			{Name: kamino.StepClean, Does: "delete the snapshot", Look: r.build.lookClean, Patient: true},
+		})
+	}
 	if err != nil {
-		return poolstate.State{}, err
+		r.result.Warnings = append(r.result.Warnings, err.Error())
+		m.give(err)
+	} else {
+		maps.DeleteFunc(m.failed, func(_ string, err error) bool { return errors.Is(err, errUnbuilt) })
 	}
-	versions, err := r.versions(ctx)
-	if err != nil {
-		return poolstate.State{}, err
+	return func(now *kamino.Lease) {
+		now.Ledger.Promoted, now.Ledger.Stood = l.Promoted, l.Stood // the mark did not change that
+		m.settle(now, true)
 	}
-	o := poolstate.State{ID: pool.ID, Pool: pool, Versions: r.held.Lease.Ledger.Distrust(versions), Lease: *r.held.Lease}
-	return o, r.engine.heed(ctx, &o)
-}
-
-// heed reads whether the definition that a pool refers to is tagged unreliable. The ledger, which
-// has the reason, may have been deleted since.
-func (e *Engine) heed(ctx context.Context, o *poolstate.State) error {
-	if !kamino.Points(o.Pool.Model.Image, o.Versions) {
-		return nil
-	}
-	return e.readTag(ctx, o)
-}
-
-func (e *Engine) readTag(ctx context.Context, o *poolstate.State) error {
-	found, err := e.Provider.Find(ctx, o.Pool, kamino.Definition, kamino.DefinitionName(o.Pool.Name))
-	if err != nil {
-		return fmt.Errorf("read the image definition of pool %s: %w", o.Pool.Name, err)
-	}
-	o.Tagged = len(found) > 0 && found[0].Tags[kamino.TagPointer] == kamino.TagPointerUnreliable
-	return nil
 }

@@ -10,10 +10,32 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-// GiveBack restores what an earlier run left in the pool of a node with which no run can be tried
-// now. A live run is left alone. A node that is unknown or in no pool is no error.
-func (e *Engine) GiveBack(ctx context.Context, donor string) error {
-	return e.newRun(kamino.Options{Donor: donor}).giveBackRefused(ctx)
+// lookReturn removes the run's marks from the donor. If its image is still to be built, the same
+// intent announces the build.
+func (r *Run) lookReturn(ctx context.Context) (workflow.Next, error) {
+	build := ""
+	if !r.held.GivingBack && r.work() == "" && r.image.missing() {
+		build = buildText(r.image.version.Name)
+	}
+	return r.donor.lookUnmark(ctx, build)
+}
+
+// giveBackNode restores a node that another run left.
+func (r *Run) giveBackNode(ctx context.Context, n kamino.Node, mark kamino.Mark) error {
+	engine := *r.engine
+	engine.DonorBack = nil // this run's own donor is still to go
+	other := newRun(&engine, r.opts)
+	other.pool, other.holds, other.donor.back.poolGone = r.pool, r.holds, r.donor.back.poolGone
+	other.held.InNameOf(mark.Run, r.held.Lease)
+	other.donor.back.work = mark.Work
+	other.donor.back.forgotten = mark.Forgotten
+	other.donor.node, other.donor.instance = n, kamino.Instance{ID: mark.Instance, VMID: n.VMOf(mark, *r.held.Lease), Pool: mark.Pool}
+	err := other.exec(ctx, restitution(other))
+	r.donor.back.missing = other.donor.back.missing
+	if err == nil {
+		r.donor.back.returned = append(r.donor.back.returned, mark.Run)
+	}
+	return err
 }
 
 // giveBackRefused restores what an earlier run left in the pool of a donor that this run may not
@@ -42,7 +64,7 @@ func (r *Run) giveBackRefused(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.engine.clear(ctx, poolstate.State{ID: id, Lease: lease, Nodes: nodes}, RestoreOptions{})
+	_, err = clearPool(ctx, r.engine, poolstate.State{ID: id, Lease: lease, Nodes: nodes}, RestoreOptions{})
 	if held := (*kamino.HeldError)(nil); errors.As(err, &held) {
 		return nil // it is alive, and restores what it takes
 	}
@@ -91,7 +113,7 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		errs = append(errs, kamino.WithHint(fmt.Errorf("give back: %w", failed), "kamino restore"))
 		return errors.Join(errs...)
 	}
-	_ = r.readVerdict(ctx) // what cannot be read shows in the run's own failure
+	_ = r.canary.readVerdict(ctx) // what cannot be read shows in the run's own failure
 	if err := r.release(ctx, nil); err != nil {
 		errs = append(errs, err)
 	}
@@ -117,7 +139,7 @@ func (r *Run) startForgotten(ctx context.Context) error {
 	rec := r.held.Lease.Record
 	// The run may have created its seal pod after the lease went back in time; the pod would seal
 	// the disk under the other run.
-	removed := r.engine.Cluster.RemoveAgents(context.WithoutCancel(ctx), r.held.Run, agentTasks(r.patching(), true))
+	removed := r.engine.Cluster.RemoveAgents(context.WithoutCancel(ctx), r.held.Run, agentTasks(r.donor.patching(), true))
 	if rec.Donor == r.held.Lost.Record.Donor {
 		return removed
 	}
@@ -130,10 +152,10 @@ func (r *Run) startForgotten(ctx context.Context) error {
 // a node that was off a moment ago still shows Ready. Only then the machine is put back in service.
 func (r *Run) lookForgotten(ctx context.Context) (workflow.Next, error) {
 	if r.runner.Spent() >= 2*guestHalt {
-		return r.lookOn(ctx)
+		return r.donor.lookOn(ctx)
 	}
 	was := r.held.Before
-	next, err := r.lookPower(ctx, was.Donor, kamino.Instance{ID: was.Instance, VMID: was.VMID})
+	next, err := r.donor.lookPower(ctx, was.Donor, kamino.Instance{ID: was.Instance, VMID: was.VMID})
 	if err == nil && next.Kind == workflow.NextDone {
 		return workflow.Wait("a sealed machine to switch itself off"), nil
 	}

@@ -26,7 +26,7 @@ func (owing) Examine(context.Context, kamino.ExamineOrder) (kamino.ClusterObserv
 // away.
 func TestBlamesRegistry(t *testing.T) {
 	e := &Engine{Cluster: owing{}}
-	if p := (&watched{born: poolstate.NewNodes{"i-9": {Late: true, Instance: kamino.Instance{ID: "i-9", Hostname: "a-9"}}}}); e.blames(t.Context(), p, poolstate.State{}) {
+	if p := (&watched{born: poolstate.NewNodes{"i-9": {Late: true, Instance: kamino.Instance{ID: "i-9", Hostname: "a-9"}}}}); blames(t.Context(), e, p, poolstate.State{}) {
 		t.Error("the image is blamed for it")
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // newborn lists the instances of a pool that boot from an image. The image of each instance is read
 // once; elders are the instances with another image, which are not read again.
-func (e *Engine) newborn(ctx context.Context, pool kamino.Pool, image string, elders *map[kamino.InstanceID]bool) (born []kamino.Instance, err error) {
+func newborn(ctx context.Context, e *Engine, pool kamino.Pool, image string, elders *map[kamino.InstanceID]bool) (born []kamino.Instance, err error) {
 	ids, err := e.Provider.Instances(ctx, pool)
 	if err != nil {
 		return nil, fmt.Errorf("list the instances of pool %s: %w", pool.Name, err)
@@ -88,7 +88,7 @@ func (e *Engine) Watch(ctx context.Context, results []PoolResult, w Watching) er
 		}
 		for _, o := range all {
 			i := slices.IndexFunc(pools, func(p *watched) bool { return p.pool == o.ID })
-			e.watchOnce(ctx, pools[i], o, nodes, w.Proof)
+			watchOnce(ctx, e, pools[i], o, nodes, w.Proof)
 		}
 		ended = e.clock().Sleep(ctx, watchPoll)
 	}
@@ -102,18 +102,18 @@ func (e *Engine) Watch(ctx context.Context, results []PoolResult, w Watching) er
 const watchPoll = time.Minute
 
 // watchOnce makes one look at a pool. A failed read is repeated by the next look.
-func (e *Engine) watchOnce(ctx context.Context, p *watched, o poolstate.State, nodes []kamino.Node, proof kamino.Proving) {
+func watchOnce(ctx context.Context, e *Engine, p *watched, o poolstate.State, nodes []kamino.Node, proof kamino.Proving) {
 	v, now, budget := o.Next(), e.now(), proof.BootBudget(o.Lease.Ledger)
 	if p.over || o.Err == nil && (v == nil || v.Name != p.version) {
 		return
 	}
 	born, err := []kamino.Instance(nil), o.Err
 	if err == nil {
-		born, err = e.newborn(ctx, o.Pool, v.ID, &p.elders)
+		born, err = newborn(ctx, e, o.Pool, v.ID, &p.elders)
 	}
 	if err != nil {
 		if !kamino.Transient(err) {
-			e.doubt(p, o, "new nodes, which it cannot read: %v", err)
+			doubt(e, p, o, "new nodes, which it cannot read: %v", err)
 		}
 		return
 	}
@@ -132,7 +132,7 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o poolstate.State, n
 		if p.born[in.ID] != nil || !in.Settled(nodes, now, budget) {
 			return false
 		}
-		e.doubt(p, o, "node %s, which is not Ready and was older than %s when the watch first saw it", in.Hostname, budget)
+		doubt(e, p, o, "node %s, which is not Ready and was older than %s when the watch first saw it", in.Hostname, budget)
 		return true
 	})
 	others := slices.DeleteFunc(slices.Clone(nodes), func(n kamino.Node) bool {
@@ -147,46 +147,46 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o poolstate.State, n
 	long := max(budget/2, kamino.Usually(o.Lease.Ledger.Boots)*3/2, 2*watchPoll) - watchPoll
 	if kamino.Spot(o.Pool.Refusals) {
 		long = budget
-		e.doubt(p, o, "new nodes that are spot instances and are gone before they are Ready")
+		doubt(e, p, o, "new nodes that are spot instances and are gone before they are Ready")
 	}
 	lost := p.born.Saw(born, nodes, now, budget, long, fair)
-	e.doubtful(p, o, nodes, lost, now.Add(-budget), long, well)
+	doubtful(e, p, o, nodes, lost, now.Add(-budget), long, well)
 	for id, n := range p.born {
 		p.elders[id] = p.elders[id] || n.Ready // nothing more is asked about it
 	}
 	late, of, bad := p.born.TooMany()
-	if !bad || !e.blames(ctx, p, o) {
+	if !bad || !blames(ctx, e, p, o) {
 		return
 	}
-	p.failed = e.withdrawLate(ctx, p, o, late, of, budget)
+	p.failed = withdrawLate(ctx, e, p, o, late, of, budget)
 	refused := (*kamino.RefusedError)(nil)
 	p.over = !passing(p.failed) && !errors.As(p.failed, &refused) // otherwise the next look tries again
 }
 
 // doubtful reports new nodes that were not Ready and cannot be judged: the instances that are gone
 // since the last look, and those that were there before a time (the budget ago).
-func (e *Engine) doubtful(p *watched, o poolstate.State, nodes []kamino.Node, lost []poolstate.NewNode, before time.Time, long time.Duration, well bool) {
+func doubtful(e *Engine, p *watched, o poolstate.State, nodes []kamino.Node, lost []poolstate.NewNode, before time.Time, long time.Duration, well bool) {
 	for _, n := range lost {
 		if n.Failure == "" { // otherwise the cloud did not create it
-			e.doubt(p, o, "node %s, whose machine is gone: it counts only if it ran for %s while other nodes were Ready and was no spot instance", n.Hostname, long)
+			doubt(e, p, o, "node %s, whose machine is gone: it counts only if it ran for %s while other nodes were Ready and was no spot instance", n.Hostname, long)
 		}
 	}
 	for _, id := range p.born.InOrder() {
 		switch n := p.born[id]; {
 		case n.Ready, n.Late, n.Failure != "", !n.Seen.Before(before):
 		case !well:
-			e.doubt(p, o, "node %s: most other nodes of the cluster are not Ready, or none has reported for some minutes", n.Hostname)
+			doubt(e, p, o, "node %s: most other nodes of the cluster are not Ready, or none has reported for some minutes", n.Hostname)
 		case kamino.CutOff(n.Zone, nodes, p.began):
-			e.doubt(p, o, "node %s in zone %s: most nodes there that are older than the promotion are not Ready", n.Hostname, n.Zone)
+			doubt(e, p, o, "node %s in zone %s: most nodes there that are older than the promotion are not Ready", n.Hostname, n.Zone)
 		case n.Off:
-			e.doubt(p, o, "node %s, whose machine does not run", n.Hostname)
+			doubt(e, p, o, "node %s, whose machine does not run", n.Hostname)
 		}
 	}
 }
 
 // doubt warns, once for each reason, about new nodes that are no evidence for or against their
 // image. Then it means less that the version stays the next image.
-func (e *Engine) doubt(p *watched, o poolstate.State, format string, args ...any) {
+func doubt(e *Engine, p *watched, o poolstate.State, format string, args ...any) {
 	if slices.Contains(p.doubts, format) {
 		return
 	}
@@ -199,7 +199,7 @@ func (e *Engine) doubt(p *watched, o poolstate.State, format string, args ...any
 // blames makes sure, for each late node, that other kubelets reach the API server and that the node
 // does not wait for a certificate that nobody approves. Without the rights to look, the nodes' own
 // reports count.
-func (e *Engine) blames(ctx context.Context, p *watched, o poolstate.State) bool {
+func blames(ctx context.Context, e *Engine, p *watched, o poolstate.State) bool {
 	examiner, ok := e.Cluster.(kamino.Examiner)
 	for _, id := range p.born.InOrder() { // in a stable order, so that a simulation can be repeated
 		n := p.born[id]
@@ -212,13 +212,13 @@ func (e *Engine) blames(ctx context.Context, p *watched, o poolstate.State) bool
 		case err != nil:
 			return false // the next look tries again
 		case s.Renewed.IsZero():
-			e.doubt(p, o, "node %s: no other kubelet renews its lease", n.Hostname)
+			doubt(e, p, o, "node %s: no other kubelet renews its lease", n.Hostname)
 			return false
 		case s.Unheeded():
-			e.doubt(p, o, "node %s: its certificate is denied, or not approved and no other is (kubectl get csr)", n.Hostname)
+			doubt(e, p, o, "node %s: its certificate is denied, or not approved and no other is (kubectl get csr)", n.Hostname)
 			return false
 		case s.Owed():
-			e.doubt(p, o, "node %s: a DaemonSet's pod there waits for its image or for another object (kubectl get pods -A --field-selector spec.nodeName=%s)", n.Hostname, n.Hostname)
+			doubt(e, p, o, "node %s: a DaemonSet's pod there waits for its image or for another object (kubectl get pods -A --field-selector spec.nodeName=%s)", n.Hostname, n.Hostname)
 			return false
 		}
 	}
@@ -232,7 +232,7 @@ func passing(err error) bool {
 	return kamino.Transient(err) || errors.As(err, &held)
 }
 
-func (e *Engine) withdrawLate(ctx context.Context, p *watched, o poolstate.State, late, of int, budget time.Duration) error {
+func withdrawLate(ctx context.Context, e *Engine, p *watched, o poolstate.State, late, of int, budget time.Duration) error {
 	version := p.version
 	proof := &kamino.ProofError{Version: version, Outcome: kamino.ProofFailed, Findings: []kamino.Finding{{Check: "watch", Outcome: kamino.ProofFailed,
 		Evidence: fmt.Sprintf("%d of %d new nodes of pool %s were not Ready within %s", late, of, o.Pool.Name, budget)}}}
@@ -244,7 +244,7 @@ func (e *Engine) withdrawLate(ctx context.Context, p *watched, o poolstate.State
 			p.kept = true
 			e.report(kamino.Event{Kind: kamino.EventWarning, Pool: o.Pool.Name, Step: kamino.StepWatch, Percent: -1, Message: "version " + version + " was not withdrawn: " + err.Error()})
 			why := kamino.CutText(strings.Join(append([]string{err.Error()}, kamino.Advice(err)...), ": "), kamino.MaxFailure)
-			err = errors.Join(err, e.underLease(ctx, o.Pool, nil, func(l *kamino.Lease) {
+			err = errors.Join(err, underLease(ctx, e, o.Pool, nil, func(l *kamino.Lease) {
 				l.Ledger.NotePast(kamino.PastRun{Run: l.Holder, Ended: e.date(), Verb: kamino.VerbWithdraw, Withdrawn: version, Reason: bad.Reason, Step: kamino.StepWatch, Failure: why})
 			}))
 		}

@@ -27,10 +27,10 @@ func TestFreshTags(t *testing.T) {
 			t.Errorf("%s has %d characters", tag, utf8.RuneCountInString(value))
 		}
 	}
-	r := (&Engine{Clock: &turnWorld{now: selectNow}}).newRun(kamino.Options{})
+	r := newRun((&Engine{Clock: &turnWorld{now: selectNow}}), kamino.Options{})
 	r.held.Lease = &kamino.Lease{}
 	r.donor.node.Software = s
-	all := r.tags(kamino.Receipt{Freshness: f, Policy: "p", Unknown: &kamino.UnknownFiles{}})
+	all := r.build.tags(kamino.Receipt{Freshness: f, Policy: "p", Unknown: &kamino.UnknownFiles{}})
 	if len(all) > 50-3 { // TagOffer, TagProof and TagBad come later
 		t.Errorf("%d tags; Azure and AWS take 50", len(all))
 	}
@@ -43,11 +43,11 @@ func TestFreshTags(t *testing.T) {
 // tags than they take.
 func TestTagsFit(t *testing.T) {
 	long := strings.Repeat("ä", 1000)
-	r := (&Engine{Clock: kamino.WallClock{}}).newRun(kamino.Options{})
+	r := newRun((&Engine{Clock: kamino.WallClock{}}), kamino.Options{})
 	r.held.Run, r.held.Lease = "run", &kamino.Lease{}
 	r.donor.node = kamino.Node{Name: strings.Repeat("n", 253), Software: kamino.Software{Kernel: long, OS: long, Kubelet: long, Runtime: long, Images: []kamino.CachedImage{{Name: long}}}}
 	r.donor.instance = kamino.Instance{Image: "a/" + long + "/" + long, VMID: long}
-	tags := r.tags(kamino.Receipt{Hash: long, Policy: long, SSHKeys: []string{long, long}, Unknown: &kamino.UnknownFiles{Mode: long, Digest: long},
+	tags := r.build.tags(kamino.Receipt{Hash: long, Policy: long, SSHKeys: []string{long, long}, Unknown: &kamino.UnknownFiles{Mode: long, Digest: long},
 		Freshness: kamino.Freshness{PackageDigest: long, PackageCount: 7, PatchedAt: time.Now(), Kernel: long}})
 	a := kamino.Artifact{Tags: tags}.Withdrawn(kamino.Bad{Reason: long, Nodes: true})
 	for _, tag := range []string{kamino.TagPromote, kamino.TagBootstrap, kamino.TagPointer, kamino.TagPool, kamino.TagPoolUID} { // that others of the program add

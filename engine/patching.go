@@ -20,36 +20,21 @@ type PatchResult struct {
 	Unfinished *kamino.Unfinished `json:"unfinishedRun,omitempty"` // of a plan: the run that holds the pool
 }
 
-// PatchedNode is the result for one node.
-type PatchedNode struct {
-	Node      string              `json:"node"`
-	Run       string              `json:"run,omitempty"`
-	Report    *kamino.PatchReport `json:"report,omitempty"`
-	Restarted bool                `json:"restarted"`
-	Cycled    bool                `json:"powerCycled,omitempty"`
-	Signed    string              `json:"signed,omitempty"`  // the patch time on the node's label
-	Blocked   bool                `json:"blocked,omitempty"` // it did not come back healthy and stays blocked
-	Steps     []kamino.StepTime   `json:"steps,omitempty"`
-	Warnings  []string            `json:"warnings,omitempty"`
-	Error     string              `json:"error,omitempty"`
-	Hints     []string            `json:"hints,omitempty"` // what to do about Error
-}
-
 // Patch upgrades the packages of some nodes of a pool, the best candidates first, drained and
 // restored like a donor. A node that does not come back in order stays blocked, and the next
 // candidate is tried.
 func (e *Engine) Patch(ctx context.Context, opts kamino.PatchOptions) (PatchResult, error) {
-	result, o, err := e.patchCandidates(ctx, opts)
+	result, o, err := patchCandidates(ctx, e, opts)
 	if err != nil {
 		return result, err
 	}
 	t := &donorLimit{most: opts.MaxAway, maxNotReady: opts.MaxNotReady, away: map[kamino.PoolID]bool{}, ours: map[kamino.PoolID]bool{o.ID: o.Lease.Holder != ""}}
-	return result, e.patchIn(ctx, opts, t, o, &result)
+	return result, patchIn(ctx, e, opts, t, o, &result)
 }
 
 // PlanPatch returns the ranked candidates of Patch, and changes nothing.
 func (e *Engine) PlanPatch(ctx context.Context, opts kamino.PatchOptions) (PatchResult, error) {
-	result, o, err := e.patchCandidates(ctx, opts)
+	result, o, err := patchCandidates(ctx, e, opts)
 	if err == nil {
 		o.Date(result.Candidates)
 		result.Unfinished, err = o.Unfinished(e.now()), e.refusePaused(ctx)
@@ -57,7 +42,7 @@ func (e *Engine) PlanPatch(ctx context.Context, opts kamino.PatchOptions) (Patch
 	return result, err
 }
 
-func (e *Engine) patchCandidates(ctx context.Context, opts kamino.PatchOptions) (result PatchResult, o poolstate.State, err error) {
+func patchCandidates(ctx context.Context, e *Engine, opts kamino.PatchOptions) (result PatchResult, o poolstate.State, err error) {
 	if err := opts.Validate(); err != nil {
 		return result, o, err
 	}
@@ -87,7 +72,7 @@ func (e *Engine) patchCandidates(ctx context.Context, opts kamino.PatchOptions) 
 	return result, o, nil
 }
 
-func (e *Engine) patchIn(ctx context.Context, opts kamino.PatchOptions, t *donorLimit, o poolstate.State, result *PatchResult) error {
+func patchIn(ctx context.Context, e *Engine, opts kamino.PatchOptions, t *donorLimit, o poolstate.State, result *PatchResult) error {
 	names := []string{}
 	if u := o.Lease.Record; o.Lease.Holder != "" && u.Work == kamino.WorkPatch && u.Donor != "" {
 		names = append(names, u.Donor) // the remains of an interrupted run are finished first
@@ -109,7 +94,7 @@ func (e *Engine) patchIn(ctx context.Context, opts kamino.PatchOptions, t *donor
 		if err := t.wait(ctx, e, o); err != nil {
 			return errors.Join(append(errs, err)...)
 		}
-		node, err := e.patchOne(ctx, opts, name)
+		node, err := patchOne(ctx, e, opts, name)
 		t.leave(o.ID)
 		result.Nodes = append(result.Nodes, node)
 		if err == nil {
@@ -137,10 +122,10 @@ func (e *Engine) patchIn(ctx context.Context, opts kamino.PatchOptions, t *donor
 }
 
 // patchOne patches one node. If the node is not healthy, it restores everything but the block.
-func (e *Engine) patchOne(ctx context.Context, opts kamino.PatchOptions, name string) (PatchedNode, error) {
+func patchOne(ctx context.Context, e *Engine, opts kamino.PatchOptions, name string) (PatchedNode, error) {
 	run := opts.Options
 	run.Donor, run.Patch, run.PendingReboot, run.RequireLabels = name, &opts.Order, nil, nil
-	r := e.newRun(run)
+	r := newRun(e, run)
 	err := r.exec(ctx, patchSteps(r))
 	if err != nil {
 		r.held.Regain(ctx)
@@ -149,13 +134,13 @@ func (e *Engine) patchOne(ctx context.Context, opts kamino.PatchOptions, name st
 	case err == nil:
 		err = r.stayedOn(ctx)
 		err = errors.Join(err, r.release(context.WithoutCancel(ctx), func(l *kamino.Lease) {
-			l.Ledger.NotePast(r.pastPatch(l.Record))
+			l.Ledger.NotePast(r.patch.pastPatch(l.Record))
 			l.Record = kamino.Record{}
 		}))
 	case r.held.Lease != nil && !errors.Is(err, kamino.ErrLeaseLost):
 		err = r.abandon(ctx, err)
 	}
-	out := r.empty.patch.PatchedNode
+	out := r.patch.PatchedNode
 	if out.Blocked && ctx.Err() != nil {
 		err = kamino.WithHint(err, "node %s stays blocked: kamino patch --target-node %s continues and examines it", name, name)
 	}
@@ -164,25 +149,4 @@ func (e *Engine) patchOne(ctx context.Context, opts kamino.PatchOptions, name st
 		out.Error, out.Hints = err.Error(), kamino.Advice(err)
 	}
 	return out, err
-}
-
-// pastPatch is the entry of the run in the pool's history.
-func (r *Run) pastPatch(rec kamino.Record) kamino.PastRun {
-	p, now := r.empty.patch, r.engine.date()
-	past := kamino.PastRun{Run: r.held.Run, Donor: r.donor.node.Name, Work: kamino.WorkPatch, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.AwayFor().Seconds()}
-	if p.Report != nil {
-		past.Packages = len(p.Report.Changed)
-	}
-	return past
-}
-
-// work returns the kind of the run.
-func (r *Run) work() kamino.Work {
-	switch {
-	case r.opts.Patch != nil:
-		return kamino.WorkPatch
-	case r.opts.Version != "":
-		return kamino.WorkProve
-	}
-	return ""
 }

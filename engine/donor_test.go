@@ -47,7 +47,7 @@ func TestDonorView(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, clock := &oneNode{node: tt.node}, &stoppedClock{now: time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
-			v := donorView{engine: &Engine{Cluster: cluster, Clock: clock}, instance: kamino.Instance{VMID: vm}}
+			v := donor{common: &common{engine: &Engine{Cluster: cluster, Clock: clock}}, instance: kamino.Instance{VMID: vm}}
 			if _, _, err := v.readNode(t.Context(), "r"); (err != nil) != tt.lost {
 				t.Fatal(err)
 			}
