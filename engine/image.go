@@ -30,7 +30,7 @@ type image struct {
 	listedAt   time.Time         // when listed was read; zero after an act that may have changed it
 }
 
-// OtherDonorError: today's version or snapshot was made of another donor than the named one.
+// OtherDonorError says that today's version or snapshot was made of another donor than the named one.
 // Nothing was changed.
 type OtherDonorError struct {
 	Version   string

@@ -261,7 +261,7 @@ func (x *Runner) Spent() time.Duration { return x.Clock.Now().Sub(x.since) }
 // Worked is Spent without the time for which services asked to back off.
 func (x *Runner) Worked() time.Duration { return x.Spent() - x.throttled }
 
-// ErrOverdue: a step has reached its limit.
+// ErrOverdue says that a step has reached its limit.
 var ErrOverdue = errors.New("not done")
 
 // pace decides how long to wait between looks.

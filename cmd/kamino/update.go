@@ -20,7 +20,6 @@ import (
 // runFlags are the options of every command that makes an image.
 type runFlags struct {
 	opts         kamino.Options
-	reference    string
 	labels       []string
 	again        bool
 	grace        graceValue

@@ -217,7 +217,7 @@ var patchStories = []struct {
 				return "its pod never met a run"
 			}
 			n := w.nodes["a-0"]
-			left := w.patchPods(kamino.Node{Name: "a-0"})
+			left, working := w.patchPods(kamino.Node{Name: "a-0"}), w.machineOf(n).Working()
 			w.DeleteLease()
 			w.EditNode("a-0", func(n *kamino.Node) bool {
 				delete(n.Annotations, kamino.AnnotationRun)
@@ -225,7 +225,7 @@ var patchStories = []struct {
 				return true
 			})
 			p := w.update(options("a-0"))
-			if m := w.machineOf(n); len(left) > 0 && m.Working() {
+			if len(left) > 0 && working {
 				w.DeletePods() // who removed the block examines the node, and removes them
 				w.audit.settled()
 				if wrong := w.audit.violations; len(wrong) > 0 || p.err == nil || !strings.Contains(p.err.Error(), left[0].String()) {
