@@ -120,7 +120,8 @@ func (id InstanceID) Name() string { return string(id)[strings.LastIndexByte(str
 // ofScaleSet is an instance of an Azure scale set: resource group, scale set and number.
 var ofScaleSet = regexp.MustCompile(`(?i)/resourceGroups/([^/]+)/providers/Microsoft\.Compute/virtualMachineScaleSets/([^/]+)/virtualMachines/([^/]+)$`)
 
-// Start is the command with which a person starts the machine.
+// Start is the command with which a person starts the machine. Nobody has typed it on a real cloud:
+// unverified.
 func (id InstanceID) Start() string {
 	if strings.HasPrefix(string(id), "aws:") {
 		return "aws ec2 start-instances --instance-ids " + id.Name()
@@ -132,7 +133,7 @@ func (id InstanceID) Start() string {
 }
 
 // Release is the command with which a person puts the machine back in service in its Auto Scaling
-// group.
+// group; unverified as Start is.
 func (id InstanceID) Release(pool string) string {
 	return "aws autoscaling exit-standby --auto-scaling-group-name " + pool + " --instance-ids " + id.Name()
 }
