@@ -138,10 +138,10 @@ type Mark struct {
 	Instance InstanceID `json:"instance"`
 	VMID     string     `json:"vmId"`
 	BootID   string     `json:"bootID"` // the boot in which the run found the node
-	// Since is when the run marked the node, and from its block on, when it blocked the node.
-	Since time.Time `json:"since"`
-	// Block: the mark includes TaintBlock.
-	Block bool `json:"block"`
+	Since    time.Time  `json:"since"`  // when the run marked the node
+	// Block: the mark includes TaintBlock, since BlockedAt.
+	Block     bool      `json:"block"`
+	BlockedAt time.Time `json:"blockedAt,omitzero"`
 	// Sealing: the donor's disk may have been changed and the machine may switch off. The donor
 	// counts as returned only after a new boot.
 	Sealing bool `json:"sealing"`

@@ -58,6 +58,8 @@ func (onePool) Find(context.Context, kamino.Pool, kamino.Kind, string) ([]kamino
 	return nil, nil
 }
 
+func (onePool) Instances(context.Context, kamino.Pool) ([]kamino.InstanceID, error) { return nil, nil }
+
 func (onePool) Homes() []kamino.Kind { return nil }
 
 // declared are the prototypes that the API server has.

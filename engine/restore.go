@@ -196,9 +196,13 @@ func unexplained(ctx context.Context, e *Engine, p leftPool) (left []poolstate.L
 	for _, n := range p.others {
 		look(n.ProviderID, n.Name, "machine", n.Ready)
 	}
-	listed, failed := e.Provider.Instances(ctx, r.pool)
+	pool, failed := e.Provider.Pool(ctx, p.id)
+	if failed != nil { // gone; any other error is what restorePool returns
+		return left, err
+	}
+	listed, failed := e.Provider.Instances(ctx, pool)
 	if failed != nil && !errors.Is(failed, kamino.ErrNotFound) && !errors.Is(failed, kamino.ErrNotVisible) {
-		err = errors.Join(err, fmt.Errorf("list the instances of pool %s: %w", r.pool.Name, failed))
+		err = errors.Join(err, fmt.Errorf("list the instances of pool %s: %w", pool.Name, failed))
 	}
 	for _, id := range listed {
 		if !id.Same(p.lease.Record.Instance) && !slices.ContainsFunc(p.members, func(n kamino.Node) bool { return n.RunsOn(id) }) {

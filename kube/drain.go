@@ -186,7 +186,7 @@ func returns(pod *corev1.Pod, node kamino.Node) string {
 		return reasonTolerates
 	}
 	mark, err := node.Mark()
-	if err == nil && mark != nil && mark.Block && pod.CreationTimestamp.Sub(mark.Since) > pinnedAfter {
+	if err == nil && mark != nil && mark.Block && pod.CreationTimestamp.Sub(mark.BlockedAt) > pinnedAfter {
 		return reasonPinned
 	}
 	return ""

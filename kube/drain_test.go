@@ -190,7 +190,7 @@ func TestEvict(t *testing.T) {
 			did := answerRemovals(t, client, tt.answer)
 			c := NewForClient(client, Options{Clock: &fixedClock{now: noon}})
 			opts := kamino.DrainOptions{Grace: 300 * time.Second, Force: tt.push&force != 0, Overdue: tt.push&overdue != 0}
-			since, _ := json.Marshal(kamino.Mark{Run: "r1", Block: true, Since: noon.Add(-2 * time.Minute)})
+			since, _ := json.Marshal(kamino.Mark{Run: "r1", Block: true, BlockedAt: noon.Add(-2 * time.Minute)})
 			got, err := c.Evict(t.Context(), kamino.Node{Name: "n1", Annotations: map[string]string{kamino.AnnotationRun: string(since)}}, opts)
 			if err != nil {
 				t.Fatal(err)

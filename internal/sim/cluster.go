@@ -161,7 +161,7 @@ func (c simCluster) Rehearse(ctx context.Context, node kamino.Node, order kamino
 // pinned says whether a pod was made after the block, as package kube does.
 func (p *simPod) pinned(n kamino.Node) bool {
 	mark, err := n.Mark()
-	return err == nil && mark != nil && mark.Block && p.made.Sub(mark.Since) > time.Minute
+	return err == nil && mark != nil && mark.Block && p.made.Sub(mark.BlockedAt) > time.Minute
 }
 
 func (p *simPod) returning() kamino.Pod {
