@@ -51,8 +51,8 @@ type Pod struct {
 	Reason string `json:"reason,omitempty"`
 	// Stuck: waiting will not remove the pod; only --force may.
 	Stuck bool `json:"stuck,omitempty"`
-	// Returns: the pod's successor may come to the node again, as the pod tolerates TaintBlock, or was
-	// created for this node after the node was blocked. Such a pod is never evicted, even with --force. It is also Stuck, unless it ends by
+	// Returns: the pod tolerates TaintBlock, so its controller may place its successor on the node
+	// again. Such a pod is never evicted, even with --force. It is also Stuck, unless it ends by
 	// itself, as a Job's pod does.
 	Returns bool `json:"returns,omitempty"`
 }

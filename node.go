@@ -139,9 +139,8 @@ type Mark struct {
 	VMID     string     `json:"vmId"`
 	BootID   string     `json:"bootID"` // the boot in which the run found the node
 	Since    time.Time  `json:"since"`  // when the run marked the node
-	// Block: the mark includes TaintBlock, since BlockedAt.
-	Block     bool      `json:"block"`
-	BlockedAt time.Time `json:"blockedAt,omitzero"`
+	// Block: the mark includes TaintBlock.
+	Block bool `json:"block"`
 	// Sealing: the donor's disk may have been changed and the machine may switch off. The donor
 	// counts as returned only after a new boot.
 	Sealing bool `json:"sealing"`

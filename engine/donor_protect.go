@@ -65,9 +65,6 @@ func (d *donor) remark(what kamino.Act, says string, n kamino.Node, mark *kamino
 	}
 	m := *mark
 	change(&m)
-	if m.Block && !n.Tainted(kamino.TaintBlock) {
-		m.BlockedAt = d.engine.date() // what is created later came past the block
-	}
 	m.Epoch = d.held.Lease.Epoch
 	return workflow.Act(what, says, func(ctx context.Context) error { return d.engine.Cluster.Mark(ctx, n, m) }), nil
 }

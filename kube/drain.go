@@ -38,7 +38,7 @@ func (c *Cluster) Evict(ctx context.Context, node kamino.Node, opts kamino.Drain
 		return nil, err
 	}
 	pods := c.toLeave(all, node)
-	round := drainRound{Cluster: c, node: node, push: opts, began: c.opts.Clock.Now()}
+	round := drainRound{Cluster: c, push: opts, began: c.opts.Clock.Now()}
 	var left []kamino.Pod
 	for i := range pods {
 		hold, reason, err := round.remove(ctx, &pods[i])
@@ -102,7 +102,6 @@ func isAgent(pod *corev1.Pod, run string) bool {
 // drainRound is one call of Evict.
 type drainRound struct {
 	*Cluster
-	node  kamino.Node
 	push  kamino.DrainOptions
 	began time.Time
 	dry   []string // metav1.DryRunAll, or nothing
@@ -132,8 +131,8 @@ func (r *drainRound) remove(ctx context.Context, pod *corev1.Pod) (hold, string,
 	case !force && pod.DeletionTimestamp != nil:
 		how, reason := ending(pod, r.push, r.opts.Clock.Now())
 		return how, reason, nil
-	case pod.DeletionTimestamp == nil && returns(pod, r.node) != "":
-		how, reason := back(pod, returns(pod, r.node))
+	case pod.DeletionTimestamp == nil && returns(pod):
+		how, reason := back(pod)
 		return how, reason, nil
 	case unmanaged(pod) && !r.push.Force:
 		return stuck, reasonUnmanaged, nil
@@ -152,44 +151,26 @@ func unmanaged(pod *corev1.Pod) bool {
 }
 
 const (
-	reasonTolerates = "it tolerates the taint " + kamino.TaintBlock
-	reasonPinned    = "it was created on this node after the node was blocked"
-	andReturns      = ", and would come back after an eviction"
-	andEnds         = ", and ends by itself when its work is done"
+	reasonReturns = "it tolerates the taint " + kamino.TaintBlock + ", and would come back after an eviction"
+	reasonWorks   = "it tolerates the taint " + kamino.TaintBlock + ", and ends by itself when its work is done"
 )
 
 // back is what keeps a pod that would come back. Force changes nothing about it: a deletion lets its
 // controller make the next one as well. A pod of a Job, which is not to run always, is waited for:
 // once it has done its work there is no next one.
-func back(pod *corev1.Pod, why string) (hold, string) {
+func back(pod *corev1.Pod) (hold, string) {
 	if p := pod.Spec.RestartPolicy; p == corev1.RestartPolicyNever || p == corev1.RestartPolicyOnFailure {
-		return working, why + andEnds
+		return working, reasonWorks
 	}
-	return returning, why + andReturns
+	return returning, reasonReturns
 }
 
-// pinnedAfter is how much later than the block a pod was created that nothing but its spec.nodeName
-// brings to the donor. Before, the scheduler may not have seen the block, or two clocks differ.
-const pinnedAfter = time.Minute
-
-// returns says why the next pod of the same controller may come to the donor again; "" if it does
-// not. The scheduler may place it there, which with its pods gone is the emptiest node: the pod
-// tolerates the donor's taint, as operators of networks that tolerate everything do
-// (https://github.com/cilium/cilium/issues/15992). Or its controller asks no scheduler, but names
-// the node (https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#nodename).
-func returns(pod *corev1.Pod, node kamino.Node) string {
-	if metav1.GetControllerOf(pod) == nil || finished(pod) {
-		return ""
-	}
+// returns says whether the scheduler may put the next pod of the same controller on the donor
+// again, which with its pods gone is the emptiest node: the pod tolerates the donor's taint, as
+// operators of networks that tolerate everything do (https://github.com/cilium/cilium/issues/15992).
+func returns(pod *corev1.Pod) bool {
 	block := corev1.Taint{Key: kamino.TaintBlock, Value: "RUN", Effect: corev1.TaintEffectNoSchedule}
-	if slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return tolerates(t, &block) }) {
-		return reasonTolerates
-	}
-	mark, err := node.Mark()
-	if err == nil && mark != nil && mark.Block && pod.CreationTimestamp.Sub(mark.BlockedAt) > pinnedAfter {
-		return reasonPinned
-	}
-	return ""
+	return metav1.GetControllerOf(pod) != nil && !finished(pod) && slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return tolerates(t, &block) })
 }
 
 func finished(pod *corev1.Pod) bool {

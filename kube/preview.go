@@ -37,18 +37,18 @@ func (c *Cluster) Preview(ctx context.Context, node kamino.Node, opts kamino.Dra
 	}
 	out := make([]kamino.Pod, 0, len(pods))
 	for i := range pods {
-		hold, reason := preview(&pods[i], node, budgets, opts, c.opts.Clock.Now())
+		hold, reason := preview(&pods[i], budgets, opts, c.opts.Clock.Now())
 		out = append(out, hold.of(&pods[i], reason))
 	}
 	return out, refused
 }
 
-func preview(pod *corev1.Pod, node kamino.Node, budgets []policyv1.PodDisruptionBudget, opts kamino.DrainOptions, now time.Time) (hold, string) {
+func preview(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget, opts kamino.DrainOptions, now time.Time) (hold, string) {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return ending(pod, opts, now)
-	case returns(pod, node) != "":
-		return back(pod, returns(pod, node))
+	case returns(pod):
+		return back(pod)
 	case unmanaged(pod) && !opts.Force:
 		return stuck, reasonUnmanaged
 	case finished(pod) || pod.Status.Phase == corev1.PodPending:

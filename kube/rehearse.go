@@ -39,7 +39,7 @@ func (c *Cluster) Rehearse(ctx context.Context, node kamino.Node, order kamino.S
 		}
 	}
 	pods := c.toLeave(all, node)
-	round := drainRound{Cluster: c, node: node, push: opts, began: c.opts.Clock.Now(), dry: dry}
+	round := drainRound{Cluster: c, push: opts, began: c.opts.Clock.Now(), dry: dry}
 	budgets := map[string][]policyv1.PodDisruptionBudget{} // by namespace
 	var out []kamino.Pod
 	for i := range pods {

@@ -149,7 +149,7 @@ func (c simCluster) Rehearse(ctx context.Context, node kamino.Node, order kamino
 			if p.node == node.Name && !p.daemon && !p.ending && p.bare && !opts.Force {
 				stuck = append(stuck, kamino.Pod{Namespace: p.Namespace, Name: p.Name, Reason: "no controller would recreate it", Stuck: true})
 			}
-			if p.node == node.Name && (p.comes || p.pinned(node)) && !p.ending {
+			if p.node == node.Name && p.comes && !p.ending {
 				stuck = append(stuck, p.returning())
 			}
 		}
@@ -158,14 +158,8 @@ func (c simCluster) Rehearse(ctx context.Context, node kamino.Node, order kamino
 	return stuck, err
 }
 
-// pinned says whether a pod was made after the block, as package kube does.
-func (p *simPod) pinned(n kamino.Node) bool {
-	mark, err := n.Mark()
-	return err == nil && mark != nil && mark.Block && p.made.Sub(mark.BlockedAt) > time.Minute
-}
-
 func (p *simPod) returning() kamino.Pod {
-	return kamino.Pod{Namespace: p.Namespace, Name: p.Name, Reason: "it comes past the block", Stuck: !p.job, Returns: true}
+	return kamino.Pod{Namespace: p.Namespace, Name: p.Name, Reason: "it tolerates the block", Stuck: !p.job, Returns: true}
 }
 
 // refuseLocal is how package kube refuses a node whose machine has a local volume.
@@ -185,7 +179,7 @@ func (c simCluster) Evict(ctx context.Context, node kamino.Node, opts kamino.Dra
 			if p.node != node.Name || p.daemon {
 				continue
 			}
-			if (p.comes || p.pinned(node)) && !p.ending {
+			if p.comes && !p.ending {
 				left = append(left, p.returning())
 				continue
 			}

@@ -106,11 +106,10 @@ type simPod struct {
 	kamino.Pod
 	node   string
 	daemon bool
-	bare   bool      // no controller would recreate it
-	held   bool      // a disruption budget holds it
-	comes  bool      // it tolerates every taint, and another one comes when it is evicted
-	made   time.Time // zero: before the run
-	job    bool      // it ends by itself
+	bare   bool // no controller would recreate it
+	held   bool // a disruption budget holds it
+	comes  bool // it tolerates every taint, and another one comes when it is evicted
+	job    bool // it ends by itself
 	ending bool
 }
 
