@@ -136,6 +136,9 @@ func (d *donor) rereadNode(ctx context.Context) (kamino.Node, error) {
 	return d.engine.Cluster.Node(ctx, d.node.Name)
 }
 
+// outdate makes the next step read the donor again: an act or a pause came after the last read.
+func (d *donor) outdate() { d.read, d.seenAt = false, time.Time{} }
+
 func (d *donor) recent() bool { return kamino.Elapsed(d.readAt, d.engine.now()) < kamino.LookAge }
 
 // readInstance reads the donor's VM again, and makes sure that it is still the donor's.

@@ -72,7 +72,7 @@ func (h runHost) Acting(ctx context.Context, s Step, next workflow.Next, first b
 	if next.Act != kamino.ActDeleteSnapshot { // any other act may change a list of versions
 		h.image.listedAt = time.Time{}
 	}
-	if h.donor.read, h.donor.seenAt = false, (time.Time{}); !s.Patient { // patient steps do nothing to the donor
+	if h.donor.outdate(); !s.Patient { // patient steps do nothing to the donor
 		h.donor.readAt = time.Time{}
 	}
 	if rec, ok := h.engine.Cluster.(kamino.Recorder); ok && s.Notify != "" && first {
@@ -91,7 +91,7 @@ func (h runHost) Passed(s Step, took kamino.StepTime, failure error) {
 	h.passed(s)
 }
 
-func (h runHost) Waits() { h.donor.read, h.donor.seenAt = false, time.Time{} }
+func (h runHost) Waits() { h.donor.outdate() }
 
 func (h runHost) HeldUp(ctx context.Context, s Step) error { return h.heldUp(ctx, s) }
 
