@@ -182,3 +182,17 @@ func TestGarbageIsCollected(t *testing.T) {
 		}
 	}
 }
+
+// TestUnitsStopOnlyTheAgent: systemd asks the agent alone to stop, not the commands that it runs: one
+// that ends by systemd's hand looks like one that failed.
+func TestUnitsStopOnlyTheAgent(t *testing.T) {
+	for _, unit := range Units {
+		text, err := unitFiles.ReadFile("units/" + unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "bin/kamino-agent") && !strings.Contains(string(text), "\nKillMode=mixed\n") {
+			t.Errorf("%s has no KillMode=mixed", unit)
+		}
+	}
+}

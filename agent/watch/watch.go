@@ -157,13 +157,13 @@ func (w *Watcher) Once(ctx context.Context) error {
 		return err
 	}
 	err = w.apply(ctx, files, *state.Trial)
-	if ctx.Err() != nil {
-		return w.stopped(ctx, state, c.Generation)
-	}
-	if err == nil {
+	if err == nil && ctx.Err() == nil {
 		err = nodeconfig.DropFormer(w.Disk)
 	}
-	if err != nil {
+	switch {
+	case ctx.Err() != nil, err != nil && w.goesDown(ctx):
+		return w.stopped(ctx, state, c.Generation)
+	case err != nil:
 		return w.takeBack(ctx, state, doc, err)
 	}
 	return w.adopt(ctx, state, doc, c)
@@ -244,6 +244,13 @@ func (w *Watcher) stopped(ctx context.Context, state firstboot.State, generation
 	return errors.Join(ctx.Err(), firstboot.WriteState(w.Disk, state))
 }
 
+// goesDown reports whether the machine goes down: systemd then refuses commands before it asks the
+// agent to stop, and their errors say nothing about the document.
+func (w *Watcher) goesDown(ctx context.Context) bool {
+	state, _ := w.Host.Run(ctx, "systemctl", "is-system-running") // fails in every state but running
+	return strings.TrimSpace(state) == "stopping" || ctx.Err() != nil
+}
+
 // takeBack goes back to the former generation and refuses the document.
 func (w *Watcher) takeBack(ctx context.Context, state firstboot.State, doc nodeconfig.Document, cause error) error {
 	restarted := w.Now()
@@ -251,7 +258,7 @@ func (w *Watcher) takeBack(ctx context.Context, state firstboot.State, doc nodec
 	if err == nil {
 		err = w.healthy(ctx, *state.Trial, restarted)
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !w.goesDown(ctx) {
 		return w.finish(ctx, state, doc, firstboot.StatusBroken, errors.Join(cause, fmt.Errorf("back at the former configuration: %w", err)))
 	}
 	return w.finish(ctx, state, doc, firstboot.StatusRolledBack, cause)

@@ -380,7 +380,7 @@ func TestRollback(t *testing.T) {
 	if took := b.now.Sub(began); took < 2*time.Minute || took > 3*time.Minute {
 		t.Errorf("took %s", took)
 	}
-	if b.ran() != "daemon-reload restart kubelet.service daemon-reload restart kubelet.service" || b.w.Disk.Exists(nodeconfig.FormerPath) {
+	if b.ran() != "daemon-reload restart kubelet.service is-system-running daemon-reload restart kubelet.service" || b.w.Disk.Exists(nodeconfig.FormerPath) {
 		t.Errorf("ran %q, on trial: %v", b.ran(), b.w.Disk.Exists(nodeconfig.FormerPath))
 	}
 	_ = os.Remove(b.commands)
@@ -692,6 +692,25 @@ func TestKilledOnTrial(t *testing.T) {
 	}
 	if !strings.Contains(b.ran(), "restart kubelet.service") {
 		t.Errorf("ran %q", b.ran())
+	}
+}
+
+// TestMachineGoesDownOnTrial: the machine is restarted during a trial, and systemd refuses a command
+// before it asks the agent to stop. The document is not refused, and is in force after the restart.
+func TestMachineGoesDownOnTrial(t *testing.T) {
+	for _, refused := range []string{"daemon-reload", "restart kubelet.service"} {
+		b := newBench(t)
+		b.start(doc(1, "config: {maxPods: 20}"))
+		b.userData = doc(2, "config: {maxPods: 99}")
+		b.file("replies", "systemctl "+refused+"\t1\t\nsystemctl is-system-running\t1\tstopping\\n\n")
+		b.w.Host = host.Recorder{Log: b.commands, Replies: filepath.Join(b.w.Disk.Dir(), "replies")}
+		if s := b.once(); s.Offered != nil || s.Trial == nil || s.Trial.Stopped != 1 {
+			t.Errorf("%s is refused: %+v", refused, s)
+		}
+		b.w.Host = host.Recorder{Log: b.commands}
+		if s := b.once(); s.Status != "Applied" || s.Generation != 2 {
+			t.Errorf("after the restart: %+v", s)
+		}
 	}
 }
 

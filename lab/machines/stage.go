@@ -99,8 +99,10 @@ func (l *Lab) Console(i emulator.Instance, lines int) string {
 	return tail(m.Console, lines)
 }
 
-// await asks twice a second.
+// await asks twice a second, at most for as long as the slowest of these waits may take.
 func (l *Lab) await(ctx context.Context, what string, holds func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
 	for {
