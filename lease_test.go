@@ -57,9 +57,9 @@ func TestPinLedgers(t *testing.T) {
 	id := func(name string) string { return definition + "/versions/" + name }
 	var versions []Artifact
 	for _, name := range []string{"2026.03.09", "2026.03.05", "2026.03.01", "2026.02.10", "2026.2.9"} {
-		versions = append(versions, Artifact{Kind: Version, Name: name, ID: id(name), State: Succeeded, Ready: true})
+		versions = append(versions, Artifact{Kind: KindVersion, Name: name, ID: id(name), State: Succeeded, Ready: true})
 	}
-	versions = append([]Artifact{{Kind: Version, Name: "2026.03.12", ID: id("2026.03.12"), State: Succeeded, Ready: true, Excluded: true,
+	versions = append([]Artifact{{Kind: KindVersion, Name: "2026.03.12", ID: id("2026.03.12"), State: Succeeded, Ready: true, Excluded: true,
 		Tags: map[string]string{TagOffer: TagOfferHidden, TagProof: TagProofPassed}}}, versions...)
 	former := &SavedModel{Image: id("2026.03.01")}
 	past := []PastRun{{Failure: "x", Version: "2026.03.09"}, {Version: "2026.03.05"}, {Version: "2026.03.01"}}

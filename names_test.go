@@ -89,7 +89,7 @@ func TestAcquittal(t *testing.T) {
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	const def = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Compute/galleries/g/images/kamino-a-prototype"
 	v := func(name string, births ...time.Duration) Artifact {
-		a := Artifact{Kind: Version, Name: name, ID: def + "/versions/" + name, State: Succeeded, Ready: true, Tags: map[string]string{TagRun: "r", TagOffer: TagOfferOffered}}
+		a := Artifact{Kind: KindVersion, Name: name, ID: def + "/versions/" + name, State: Succeeded, Ready: true, Tags: map[string]string{TagRun: "r", TagOffer: TagOfferOffered}}
 		for _, b := range births {
 			a.Births = append(a.Births, at.Add(b))
 		}
@@ -120,7 +120,7 @@ func TestUnlike(t *testing.T) {
 
 func named(names ...string) (out []Artifact) {
 	for _, n := range names {
-		out = append(out, Artifact{Kind: Version, Name: n, State: Succeeded, Tags: map[string]string{TagBuiltFrom: "n"}})
+		out = append(out, Artifact{Kind: KindVersion, Name: n, State: Succeeded, Tags: map[string]string{TagBuiltFrom: "n"}})
 	}
 	slices.SortStableFunc(out, func(a, b Artifact) int { return CompareVersions(b.Name, a.Name) })
 	return out

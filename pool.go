@@ -71,13 +71,13 @@ type Owner struct {
 
 // The kinds of artifact.
 const (
-	Gallery    Kind = "gallery"
-	Definition Kind = "image definition"
-	Version    Kind = "image version"
-	Snapshot   Kind = "snapshot"
-	// Parameter is what recipes refer to in place of an image, in a cloud with parameters. It is
+	KindGallery    Kind = "gallery"
+	KindDefinition Kind = "image definition"
+	KindVersion    Kind = "image version"
+	KindSnapshot   Kind = "snapshot"
+	// KindParameter is what recipes refer to in place of an image, in a cloud with parameters. It is
 	// only found; Promote makes it.
-	Parameter Kind = "parameter"
+	KindParameter Kind = "parameter"
 )
 
 // MadeOfFormer reports whether Kamino made an artifact of an earlier pool with this pool's name. An

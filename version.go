@@ -375,7 +375,7 @@ func BadVersions(versions []Artifact, ledger Ledger) (out []Artifact) {
 	}
 	for _, u := range ledger.Unfit { // versions that were pruned
 		if IndexOf(versions, u.Version) < 0 {
-			out = append(out, Artifact{Kind: Version, Name: u.Version, Tags: u.Tags})
+			out = append(out, Artifact{Kind: KindVersion, Name: u.Version, Tags: u.Tags})
 		}
 	}
 	return out

@@ -28,11 +28,11 @@ const (
 // Find reads the snapshot of a pool or its images, newest first.
 func (p *Provider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) ([]kamino.Artifact, error) {
 	switch kind {
-	case kamino.Version:
+	case kamino.KindVersion:
 		return p.findVersions(ctx, pool, name)
-	case kamino.Snapshot:
+	case kamino.KindSnapshot:
 		return p.findSnapshots(ctx, pool, name)
-	case kamino.Parameter:
+	case kamino.KindParameter:
 		return p.findParameter(ctx, pool)
 	}
 	return nil, nil
@@ -51,15 +51,15 @@ func (p *Provider) findParameter(ctx context.Context, pool kamino.Pool) ([]kamin
 	if err := json.Unmarshal(pool.Model.Saved, &now); err != nil {
 		return nil, fmt.Errorf("read the launch template of pool %s: %w", pool.Name, err)
 	}
-	return []kamino.Artifact{{Kind: kamino.Parameter, Name: name, ID: name, State: kamino.Succeeded, Ready: true, Source: value, Use: kamino.Use{InModel: now.Parameter == name}}}, nil
+	return []kamino.Artifact{{Kind: kamino.KindParameter, Name: name, ID: name, State: kamino.Succeeded, Ready: true, Source: value, Use: kamino.Use{InModel: now.Parameter == name}}}, nil
 }
 
 // Create begins to make a snapshot or an image.
 func (p *Provider) Create(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
 	switch a.Kind {
-	case kamino.Version:
+	case kamino.KindVersion:
 		return p.createVersion(ctx, pool, a)
-	case kamino.Snapshot:
+	case kamino.KindSnapshot:
 		return p.createSnapshot(ctx, pool, a)
 	}
 	return fmt.Errorf("create %s %s: %w", a.Kind, a.Name, kamino.ErrUnsupported)
@@ -68,9 +68,9 @@ func (p *Provider) Create(ctx context.Context, pool kamino.Pool, a kamino.Artifa
 // Delete deletes the snapshot, or an image with the snapshots that nothing else is made of.
 func (p *Provider) Delete(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
 	switch a.Kind {
-	case kamino.Version:
+	case kamino.KindVersion:
 		return p.deleteVersion(ctx, pool, a)
-	case kamino.Snapshot:
+	case kamino.KindSnapshot:
 		return p.deleteSnapshots(ctx, pool, a)
 	}
 	return fmt.Errorf("delete %s %s: %w", a.Kind, a.Name, kamino.ErrUnsupported)

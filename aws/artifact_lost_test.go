@@ -56,7 +56,7 @@ func TestSnapshotShownLate(t *testing.T) {
 		c.must(c.SetPower(t.Context(), c.donor(), kamino.PowerOff))
 		in, err := c.Instance(t.Context(), c.donor())
 		c.must(err)
-		a := kamino.Artifact{Kind: kamino.Snapshot, Name: "snapshot_blue", Source: in.Disk, Tags: map[string]string{kamino.TagRun: "run-1"}}
+		a := kamino.Artifact{Kind: kamino.KindSnapshot, Name: "snapshot_blue", Source: in.Disk, Tags: map[string]string{kamino.TagRun: "run-1"}}
 		c.must(c.Create(t.Context(), c.pool(), a))
 		for range 5 { // EC2 itself refuses a second one for 15 s
 			c.clock.Advance(20 * time.Second)
@@ -81,7 +81,7 @@ func TestSnapshotOnce(t *testing.T) {
 	in, err := c.Instance(t.Context(), c.donor())
 	c.must(err)
 	c.server.AddFault(emulator.Fault{Action: "ec2:CreateSnapshot", Kind: emulator.DropAfter})
-	want := kamino.Artifact{Kind: kamino.Snapshot, Name: "snapshot_blue", Source: in.Disk, Tags: map[string]string{kamino.TagRun: "run-1"}}
+	want := kamino.Artifact{Kind: kamino.KindSnapshot, Name: "snapshot_blue", Source: in.Disk, Tags: map[string]string{kamino.TagRun: "run-1"}}
 	_ = c.Create(t.Context(), c.pool(), want) // the answer is lost
 	c.clock.Advance(time.Minute)              // EC2 itself refuses a second one for 15 s
 	c.must(c.Create(t.Context(), c.pool(), want))

@@ -75,7 +75,7 @@ func TestDeleteReadsAllPages(t *testing.T) {
 		gone = true
 		return &ec2.DeregisterImageOutput{}, nil
 	}
-	if err := p.Delete(t.Context(), pool, kamino.Artifact{Kind: kamino.Version, Name: "1"}); gone {
+	if err := p.Delete(t.Context(), pool, kamino.Artifact{Kind: kamino.KindVersion, Name: "1"}); gone {
 		t.Errorf("an image was deregistered that instance i-0123456789abcdef0 runs of (%v)", err)
 	}
 }

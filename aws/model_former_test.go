@@ -224,7 +224,7 @@ func (c *cloud) register(version, machine string) kamino.Artifact {
 			snapshot = fmt.Sprint(e.Parameters["BlockDeviceMapping"].([]any)[0].(map[string]any)["Ebs"].(map[string]any)["SnapshotId"])
 		}
 	}
-	return c.made(kamino.Artifact{Kind: kamino.Version, Name: version, Source: snapshot, Tags: map[string]string{kamino.TagRun: "run-2", kamino.TagReceipt: "a", "kamino-machine": machine}})
+	return c.made(kamino.Artifact{Kind: kamino.KindVersion, Name: version, Source: snapshot, Tags: map[string]string{kamino.TagRun: "run-2", kamino.TagReceipt: "a", "kamino-machine": machine}})
 }
 
 // TestSuccessorBoots: what takes the place of a withdrawn version boots on the machines that the
@@ -344,10 +344,10 @@ func TestBillingCode(t *testing.T) {
 				c.must(c.SetPower(t.Context(), c.donor(), kamino.PowerOff))
 				c.clock.Advance(10 * time.Minute)
 				tags := map[string]string{kamino.TagRun: "run-1", kamino.TagReceipt: "a"}
-				snapshot := c.made(kamino.Artifact{Kind: kamino.Snapshot, Name: "snapshot_blue", Source: in.Disk, Tags: tags})
-				c.must(c.Create(t.Context(), c.pool(), kamino.Artifact{Kind: kamino.Version, Name: "2026.1.1", Source: snapshot.ID, Tags: tags}))
+				snapshot := c.made(kamino.Artifact{Kind: kamino.KindSnapshot, Name: "snapshot_blue", Source: in.Disk, Tags: tags})
+				c.must(c.Create(t.Context(), c.pool(), kamino.Artifact{Kind: kamino.KindVersion, Name: "2026.1.1", Source: snapshot.ID, Tags: tags}))
 				c.clock.Advance(time.Hour)
-				found, err := c.Find(t.Context(), c.pool(), kamino.Version, "2026.1.1")
+				found, err := c.Find(t.Context(), c.pool(), kamino.KindVersion, "2026.1.1")
 				c.must(err)
 				lost := loses && platform != ""
 				if v := found[0]; v.Ready == lost || (v.State == kamino.Failed) != lost || lost && !strings.Contains(v.Failure, platform) {
@@ -391,7 +391,7 @@ func TestFormerGroup(t *testing.T) {
 	c.server.Seed(emulator.Group{Name: "blue", Count: 3, Min: 1, Parameter: "/kamino/lab/blue/image"})
 	pool, err := c.Pool(t.Context(), "aws:eu-central-1/blue")
 	c.must(err)
-	found, err := c.Find(t.Context(), pool, kamino.Version, "")
+	found, err := c.Find(t.Context(), pool, kamino.KindVersion, "")
 	c.must(err)
 	if len(found) != 1 || !found[0].OfFormer || found[0].Ours() {
 		t.Fatalf("the version of the former group is %+v", found)
@@ -400,17 +400,17 @@ func TestFormerGroup(t *testing.T) {
 	_, err = calls.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: []string{old[0].ID}, Tags: []types.Tag{{Key: sdk.String(kamino.TagPoolUID)}}})
 	c.must(err)
 	c.clock.Advance(time.Minute)
-	if found, err = c.Find(t.Context(), pool, kamino.Version, ""); err != nil || len(found) != 1 || found[0].Tags[kamino.TagPoolUID] != "" || !found[0].OfFormer {
+	if found, err = c.Find(t.Context(), pool, kamino.KindVersion, ""); err != nil || len(found) != 1 || found[0].Tags[kamino.TagPoolUID] != "" || !found[0].OfFormer {
 		t.Fatalf("the version that names no group, and is older than the group: %+v, %v", found, err)
 	}
 	tags := map[string]string{kamino.TagRun: "run-2", kamino.TagReceipt: "a", "kamino-machine": `{"a":"x86_64","r":"/dev/xvda","v":"gp3","b":"uefi-preferred"}`}
-	c.must(c.Create(t.Context(), pool, kamino.Artifact{Kind: kamino.Version, Name: "2026.2.1", Source: old[0].Source, Tags: tags}))
+	c.must(c.Create(t.Context(), pool, kamino.Artifact{Kind: kamino.KindVersion, Name: "2026.2.1", Source: old[0].Source, Tags: tags}))
 	c.clock.Advance(10 * time.Minute)
 	c.must(c.Promote(t.Context(), pool, kamino.Target{Version: "2026.2.1", Reference: kamino.ByPointer}))
 	c.clock.Advance(10 * time.Minute)
 	pool, err = c.Pool(t.Context(), pool.ID)
 	c.must(err)
-	if found, err = c.Find(t.Context(), pool, kamino.Version, "2026.2.1"); err != nil || len(found) != 1 || found[0].OfFormer || pool.Model.Image != found[0].ID {
+	if found, err = c.Find(t.Context(), pool, kamino.KindVersion, "2026.2.1"); err != nil || len(found) != 1 || found[0].OfFormer || pool.Model.Image != found[0].ID {
 		t.Fatalf("%+v, %v; the next image is %s", found, err, pool.Model.Image)
 	}
 	if err := c.Withdraw(t.Context(), pool, "2026.2.1", kamino.Bad{Reason: "bad"}); !errors.Is(err, kamino.ErrInUse) {

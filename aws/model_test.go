@@ -30,10 +30,10 @@ func (c *cloud) build(names ...string) []kamino.Artifact {
 	if c.unsealed {
 		delete(tags, kamino.TagReceipt)
 	}
-	snapshot := c.made(kamino.Artifact{Kind: kamino.Snapshot, Name: "snapshot_blue", Source: in.Disk, Tags: tags})
+	snapshot := c.made(kamino.Artifact{Kind: kamino.KindSnapshot, Name: "snapshot_blue", Source: in.Disk, Tags: tags})
 	var out []kamino.Artifact
 	for _, name := range names {
-		out = append(out, c.made(kamino.Artifact{Kind: kamino.Version, Name: name, Source: snapshot.ID, Tags: tags}))
+		out = append(out, c.made(kamino.Artifact{Kind: kamino.KindVersion, Name: name, Source: snapshot.ID, Tags: tags}))
 	}
 	return out
 }
@@ -94,7 +94,7 @@ func TestPointer(t *testing.T) {
 	if m := c.grow(); m.Image != v[0].ID || m.TemplateVersion != 2 {
 		t.Errorf("after the move: %+v", m)
 	}
-	if named, err := c.Find(t.Context(), c.pool(), kamino.Parameter, ""); err != nil || len(named) != 1 || !named[0].InModel {
+	if named, err := c.Find(t.Context(), c.pool(), kamino.KindParameter, ""); err != nil || len(named) != 1 || !named[0].InModel {
 		t.Errorf("named: %+v, %v", named, err)
 	}
 	since := len(c.server.Requests(0))
@@ -118,7 +118,7 @@ func TestPointer(t *testing.T) {
 		t.Errorf("after the former recipe is back: %+v", m)
 	}
 	// The parameter outlives that, and is found until somebody deletes it.
-	if left, err := c.Find(t.Context(), c.pool(), kamino.Parameter, ""); err != nil || len(left) != 1 || left[0].InModel || left[0].Source != v[0].ID {
+	if left, err := c.Find(t.Context(), c.pool(), kamino.KindParameter, ""); err != nil || len(left) != 1 || left[0].InModel || left[0].Source != v[0].ID {
 		t.Errorf("left: %+v, %v", left, err)
 	}
 }

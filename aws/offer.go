@@ -79,7 +79,7 @@ func (p *Provider) successor(ctx context.Context, pool kamino.Pool, withdrawn ka
 
 // SetTags writes the tags of a version.
 func (p *Provider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
-	if a.Kind != kamino.Version {
+	if a.Kind != kamino.KindVersion {
 		return fmt.Errorf("write the tags of %s %s: %w", a.Kind, a.Name, kamino.ErrUnsupported)
 	}
 	return p.writeVersion(ctx, pool, a.Name, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Retagged(a) })

@@ -37,7 +37,7 @@ func TestChosenWhileWithdrawn(t *testing.T) {
 	c.promote(kamino.Target{Version: v[1].Name, Reference: kamino.ByDefinition})
 	pool := c.pool()
 	persons, parameter = v[2].ID, "/kamino/one/blue/image"
-	if named, err := c.Find(t.Context(), pool, kamino.Parameter, ""); err != nil || len(named) != 1 {
+	if named, err := c.Find(t.Context(), pool, kamino.KindParameter, ""); err != nil || len(named) != 1 {
 		t.Fatal(named, err)
 	} else {
 		parameter = named[0].Name

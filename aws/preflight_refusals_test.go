@@ -109,9 +109,9 @@ func TestLongDescription(t *testing.T) {
 	pool, err := c.Pool(t.Context(), kamino.PoolID("aws:eu-central-1/"+long))
 	c.must(err)
 	v := c.build("2026.1.1")
-	a := kamino.Artifact{Kind: kamino.Version, Name: "2026.11.27", Source: v[0].Source, Tags: map[string]string{kamino.TagRun: "r"}}
+	a := kamino.Artifact{Kind: kamino.KindVersion, Name: "2026.11.27", Source: v[0].Source, Tags: map[string]string{kamino.TagRun: "r"}}
 	c.must(c.Create(t.Context(), pool, a))
-	a.Kind, a.Name, a.Source = kamino.Snapshot, strings.Repeat("s", 250)+"äöü", c.server.Machines()[1].Volume
+	a.Kind, a.Name, a.Source = kamino.KindSnapshot, strings.Repeat("s", 250)+"äöü", c.server.Machines()[1].Volume
 	c.must(c.Create(t.Context(), pool, a))
 }
 

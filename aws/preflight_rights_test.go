@@ -146,12 +146,12 @@ func (c *cloud) story() error {
 		return err
 	}
 	tags := map[string]string{kamino.TagRun: "run-1"}
-	snapshot, err := c.creates(kamino.Artifact{Kind: kamino.Snapshot, Name: "snapshot_blue", Source: in.Disk, Tags: tags})
+	snapshot, err := c.creates(kamino.Artifact{Kind: kamino.KindSnapshot, Name: "snapshot_blue", Source: in.Disk, Tags: tags})
 	if err != nil {
 		return err
 	}
 	for _, name := range []string{"2026.1.1", "2026.1.2", "2026.1.3"} {
-		if _, err := c.creates(kamino.Artifact{Kind: kamino.Version, Name: name, Source: snapshot, Tags: tags}); err != nil {
+		if _, err := c.creates(kamino.Artifact{Kind: kamino.KindVersion, Name: name, Source: snapshot, Tags: tags}); err != nil {
 			return err
 		}
 	}
@@ -182,7 +182,7 @@ func (c *cloud) storyOfImages(former kamino.Pool) error {
 	if err := c.Withdraw(ctx, pool, "2026.1.3", kamino.Bad{Reason: "never Ready"}); err != nil {
 		return err
 	}
-	v, err := c.Find(ctx, pool, kamino.Version, "2026.1.3")
+	v, err := c.Find(ctx, pool, kamino.KindVersion, "2026.1.3")
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (c *cloud) storyOfImages(former kamino.Pool) error {
 		return err
 	}
 	c.server.Seed(emulator.Group{Name: "old", Configuration: "old"}) // what it launches from is read before anything is deleted
-	if err := c.Delete(ctx, pool, kamino.Artifact{Kind: kamino.Version, Name: "2026.1.3"}); err != nil {
+	if err := c.Delete(ctx, pool, kamino.Artifact{Kind: kamino.KindVersion, Name: "2026.1.3"}); err != nil {
 		return err
 	}
 	if err := c.SetCapacity(ctx, pool, pool.Capacity+1); err != nil {
@@ -512,7 +512,7 @@ func TestKeptSnapshotLater(t *testing.T) {
 func TestTakenName(t *testing.T) {
 	c := begin(t, setting{})
 	v := c.build("2026.1.1")[0]
-	another := kamino.Artifact{Kind: kamino.Version, Name: "2026.1.2", Source: v.Source, Tags: map[string]string{kamino.TagRun: "run-1"}}
+	another := kamino.Artifact{Kind: kamino.KindVersion, Name: "2026.1.2", Source: v.Source, Tags: map[string]string{kamino.TagRun: "run-1"}}
 	c.must(c.Create(t.Context(), c.pool(), another))
 	if err := c.Create(t.Context(), c.pool(), another); err != nil && !errors.Is(err, kamino.ErrInProgress) {
 		t.Errorf("made again at once: %v", err)
@@ -533,7 +533,7 @@ func TestTakenName(t *testing.T) {
 	if err == nil || errors.Is(err, kamino.ErrInProgress) || !strings.Contains(err.Error(), "did not make") {
 		t.Errorf("the name of somebody else's image: %v", err)
 	}
-	if found, err := c.Find(t.Context(), c.pool(), kamino.Version, another.Name); err != nil || len(found) != 0 {
+	if found, err := c.Find(t.Context(), c.pool(), kamino.KindVersion, another.Name); err != nil || len(found) != 0 {
 		t.Errorf("found %v, %v", found, err)
 	}
 }

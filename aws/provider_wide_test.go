@@ -63,11 +63,11 @@ func planned(ctx context.Context, p *aws.Provider, donor kamino.InstanceID) (ver
 	if err != nil {
 		return 0, err
 	}
-	found, err := p.Find(ctx, pool, kamino.Version, "")
+	found, err := p.Find(ctx, pool, kamino.KindVersion, "")
 	if err != nil {
 		return 0, err
 	}
-	if _, err := p.Find(ctx, pool, kamino.Snapshot, kamino.SnapshotName(pool.Name)); err != nil {
+	if _, err := p.Find(ctx, pool, kamino.KindSnapshot, kamino.SnapshotName(pool.Name)); err != nil {
 		return 0, err
 	}
 	if _, err := p.Canaries(ctx, pool); err != nil {

@@ -203,18 +203,18 @@ func TestWildName(t *testing.T) {
 	in, err := c.Instance(t.Context(), c.donor())
 	c.must(err)
 	blue := c.pool()
-	c.must(c.Create(t.Context(), blue, kamino.Artifact{Kind: kamino.Snapshot, Name: "snapshot_blue", Source: in.Disk, Tags: map[string]string{kamino.TagRun: "run-1"}}))
+	c.must(c.Create(t.Context(), blue, kamino.Artifact{Kind: kamino.KindSnapshot, Name: "snapshot_blue", Source: in.Disk, Tags: map[string]string{kamino.TagRun: "run-1"}}))
 	c.clock.Advance(5 * time.Minute)
 	star, err := c.Pool(t.Context(), "aws:eu-central-1/b*")
 	c.must(err)
-	found, err := c.Find(t.Context(), star, kamino.Snapshot, "")
+	found, err := c.Find(t.Context(), star, kamino.KindSnapshot, "")
 	c.must(err)
 	for _, a := range found {
 		t.Errorf("snapshot %s of pool blue is taken for one of pool b*", a.Name)
 		c.must(c.Delete(t.Context(), star, a))
 	}
 	c.clock.Advance(5 * time.Minute)
-	if left, err := c.Find(t.Context(), blue, kamino.Snapshot, ""); err != nil || len(left) != 1 {
+	if left, err := c.Find(t.Context(), blue, kamino.KindSnapshot, ""); err != nil || len(left) != 1 {
 		t.Errorf("%d snapshots of pool blue are left, want 1 (%v)", len(left), err)
 	}
 }

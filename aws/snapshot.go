@@ -209,7 +209,7 @@ func snapshotsNamed(all []types.Snapshot, pool kamino.Pool, name string) []types
 func snapshotArtifact(s types.Snapshot) kamino.Artifact {
 	tags := tagsOut(s.Tags)
 	percent, _ := strconv.Atoi(strings.TrimSuffix(text(s.Progress), "%")) // empty at first
-	a := kamino.Artifact{Kind: kamino.Snapshot, Name: tags[tagSnapshot], ID: text(s.SnapshotId), State: kamino.Creating, Percent: percent, Source: text(s.VolumeId),
+	a := kamino.Artifact{Kind: kamino.KindSnapshot, Name: tags[tagSnapshot], ID: text(s.SnapshotId), State: kamino.Creating, Percent: percent, Source: text(s.VolumeId),
 		Tags: tags, Created: sdk.ToTime(s.StartTime)}
 	switch s.State {
 	case types.SnapshotStateCompleted:

@@ -144,7 +144,7 @@ func (p *Provider) bootedFrom(ctx context.Context, pool kamino.Pool) (map[string
 func versionArtifact(im types.Image) kamino.Artifact {
 	tags := tagsOut(im.Tags)
 	created, _ := time.Parse(time.RFC3339, text(im.CreationDate)) // the zero time where it is told in another form
-	a := kamino.Artifact{Kind: kamino.Version, Name: tags[tagVersion], ID: text(im.ImageId), State: kamino.Creating, Tags: tags, Created: created,
+	a := kamino.Artifact{Kind: kamino.KindVersion, Name: tags[tagVersion], ID: text(im.ImageId), State: kamino.Creating, Tags: tags, Created: created,
 		Machine: kamino.Machine{Architecture: architecture(string(im.Architecture)), Generation: generation(im)}, Excluded: tags[tagExcluded] != ""}
 	if ids := snapshotsOf(im); len(ids) > 0 {
 		a.Source, a.Keeps = ids[0], true

@@ -37,18 +37,20 @@ func (p *Provider) Address(pool kamino.Pool, kind kamino.Kind, name string) stri
 	}
 	base := "/subscriptions/" + v.subscription + "/resourceGroups/" + pool.Group + "/providers/Microsoft.Compute/"
 	switch kind {
-	case kamino.Gallery:
+	case kamino.KindGallery:
 		return base + "galleries/" + pool.Gallery
-	case kamino.Definition:
+	case kamino.KindDefinition:
 		return base + "galleries/" + pool.Gallery + "/images/" + kamino.DefinitionName(pool.Name)
-	case kamino.Version:
+	case kamino.KindVersion:
 		return base + "galleries/" + pool.Gallery + "/images/" + kamino.DefinitionName(pool.Name) + "/versions/" + name
 	}
 	return base + "snapshots/" + name
 }
 
 // Homes are a gallery, and in it an image definition.
-func (p *Provider) Homes() []kamino.Kind { return []kamino.Kind{kamino.Gallery, kamino.Definition} }
+func (p *Provider) Homes() []kamino.Kind {
+	return []kamino.Kind{kamino.KindGallery, kamino.KindDefinition}
+}
 
 // Find reads artifacts. If they or their parents do not exist, it returns none
 // and no error.
@@ -59,18 +61,18 @@ func (p *Provider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind,
 	}
 	var found []kamino.Artifact
 	switch kind {
-	case kamino.Gallery:
+	case kamino.KindGallery:
 		found, err = p.findGallery(ctx, at)
-	case kamino.Definition:
+	case kamino.KindDefinition:
 		found, err = p.findDefinition(ctx, at)
-	case kamino.Snapshot:
+	case kamino.KindSnapshot:
 		found, err = p.findSnapshot(ctx, at, name)
-	case kamino.Version:
+	case kamino.KindVersion:
 		if name == "" {
 			return p.listVersions(ctx, at, pool)
 		}
 		found, err = p.findVersion(ctx, at, name)
-	case kamino.Parameter: // recipes refer to image definitions
+	case kamino.KindParameter: // recipes refer to image definitions
 		return nil, nil
 	default:
 		return nil, fmt.Errorf("find %s: %w", kind, kamino.ErrUnsupported)
@@ -94,17 +96,17 @@ func (p *Provider) Create(ctx context.Context, pool kamino.Pool, want kamino.Art
 		return err
 	}
 	id := p.Address(pool, want.Kind, want.Name)
-	if want.Kind == kamino.Snapshot || want.Kind == kamino.Version {
+	if want.Kind == kamino.KindSnapshot || want.Kind == kamino.KindVersion {
 		want.Tags = pool.Identify(want.Tags)
 	}
 	switch want.Kind {
-	case kamino.Gallery:
+	case kamino.KindGallery:
 		err = p.createGallery(ctx, at, id)
-	case kamino.Definition:
+	case kamino.KindDefinition:
 		err = p.createDefinition(ctx, at, model, id, want)
-	case kamino.Snapshot:
+	case kamino.KindSnapshot:
 		err = p.createSnapshot(ctx, at, model, id, want)
-	case kamino.Version:
+	case kamino.KindVersion:
 		err = p.createVersion(ctx, at, model, id, want)
 	default:
 		err = kamino.ErrUnsupported
@@ -120,10 +122,10 @@ func (p *Provider) Delete(ctx context.Context, pool kamino.Pool, a kamino.Artifa
 	}
 	id := p.Address(pool, a.Kind, a.Name)
 	switch a.Kind {
-	case kamino.Snapshot:
+	case kamino.KindSnapshot:
 		poller, err := at.snapshots.BeginDelete(ctx, at.group, a.Name, nil)
 		return p.deleting(poll(p, id, poller, err), a)
-	case kamino.Version:
+	case kamino.KindVersion:
 		if err := p.unused(ctx, at, pool, a); err != nil {
 			return err
 		}

@@ -43,7 +43,7 @@ func (a *anyone) provider() *Provider {
 func TestCopyFailed(t *testing.T) {
 	cloud := &anyone{says: `{"id":"s","properties":{"provisioningState":"Succeeded","copyCompletionError":{"errorCode":"CopySourceNotFound","errorMessage":"the disk is gone"}}}`}
 	pool := kamino.Pool{ID: "/subscriptions/one/resourcegroups/rg/providers/microsoft.compute/virtualmachinescalesets/set", Name: "set", Group: "rg"}
-	found, err := cloud.provider().Find(t.Context(), pool, kamino.Snapshot, "s")
+	found, err := cloud.provider().Find(t.Context(), pool, kamino.KindSnapshot, "s")
 	if err != nil || len(found) != 1 || found[0].State != kamino.Failed || found[0].Failure != "the disk is gone" {
 		t.Errorf("%+v, %v", found, err)
 	}

@@ -16,7 +16,7 @@ func (p *Provider) findGallery(ctx context.Context, at place) ([]kamino.Artifact
 	if err != nil {
 		return nil, err
 	}
-	a := kamino.Artifact{Kind: kamino.Gallery, Name: at.gallery, ID: value(got.ID), Tags: tagsOut(got.Tags)}
+	a := kamino.Artifact{Kind: kamino.KindGallery, Name: at.gallery, ID: value(got.ID), Tags: tagsOut(got.Tags)}
 	if got.Properties != nil {
 		a.State = state(string(value(got.Properties.ProvisioningState)), true)
 	}
@@ -80,7 +80,7 @@ func (p *Provider) findDefinition(ctx context.Context, at place) ([]kamino.Artif
 	if err != nil {
 		return nil, err
 	}
-	a := kamino.Artifact{Kind: kamino.Definition, Name: at.definition, ID: value(got.ID), Tags: tagsOut(got.Tags)}
+	a := kamino.Artifact{Kind: kamino.KindDefinition, Name: at.definition, ID: value(got.ID), Tags: tagsOut(got.Tags)}
 	if props := got.Properties; props != nil {
 		a.State = state(string(value(props.ProvisioningState)), true)
 		a.Generation = string(value(props.HyperVGeneration))

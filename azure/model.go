@@ -166,9 +166,9 @@ func (p *Provider) nextModel(pool kamino.Pool, want kamino.Target) (have, next s
 	if want.Version == "" {
 		return have, next, fmt.Errorf("no image wanted for pool %s", pool.Name)
 	}
-	image := p.Address(pool, kamino.Version, want.Version)
+	image := p.Address(pool, kamino.KindVersion, want.Version)
 	if want.Reference == kamino.ByDefinition {
-		image = p.Address(pool, kamino.Definition, kamino.DefinitionName(pool.Name))
+		image = p.Address(pool, kamino.KindDefinition, kamino.DefinitionName(pool.Name))
 	}
 	next.Image = &armcompute.ImageReference{ID: to.Ptr(image)}
 	for _, e := range have.Extensions {

@@ -51,7 +51,7 @@ func (p *Provider) missed(ctx context.Context, pool kamino.Pool, version string)
 			return nil
 		}
 	}
-	definition := p.Address(pool, kamino.Definition, "")
+	definition := p.Address(pool, kamino.KindDefinition, "")
 	pager := at.sets.NewListPager(at.group, nil)
 	for pager.More() {
 		page, err := pager.NextPage(ctx)
@@ -74,17 +74,17 @@ func (p *Provider) missed(ctx context.Context, pool kamino.Pool, version string)
 
 // SetTags writes the tags of a version or of an image definition.
 func (p *Provider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
-	if a.Kind == kamino.Version {
+	if a.Kind == kamino.KindVersion {
 		return p.writeVersion(ctx, pool, a.Name, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Retagged(a) })
 	}
 	at, err := p.place(pool)
 	if err != nil {
 		return err
-	} else if a.Kind != kamino.Definition {
+	} else if a.Kind != kamino.KindDefinition {
 		return fmt.Errorf("write the tags of %s %s: %w", a.Kind, a.Name, kamino.ErrUnsupported)
 	}
 	poller, err := at.definitions.BeginUpdate(ctx, at.group, at.gallery, at.definition, armcompute.GalleryImageUpdate{Tags: tagsIn(a.Tags)}, nil)
-	return translate(poll(p, p.Address(pool, kamino.Definition, a.Name), poller, err), "write the tags of image definition %s", at.definition)
+	return translate(poll(p, p.Address(pool, kamino.KindDefinition, a.Name), poller, err), "write the tags of image definition %s", at.definition)
 }
 
 // writeVersion writes the tags of a version and whether it is excluded from latest. The publishing
@@ -114,5 +114,5 @@ func (p *Provider) writeVersion(ctx context.Context, pool kamino.Pool, name stri
 			PublishingProfile: profile, StorageProfile: &armcompute.GalleryImageVersionStorageProfile{},
 		},
 	}, nil)
-	return translate(poll(p, p.Address(pool, kamino.Version, name), poller, err), "write version %s", name)
+	return translate(poll(p, p.Address(pool, kamino.KindVersion, name), poller, err), "write version %s", name)
 }

@@ -84,7 +84,7 @@ func owner(tags map[string]*string, definition string) *kamino.Owner {
 // refuseOwner refuses a pool whose owner would put another image back. One whose recipe names the
 // definition is none of these: there only versions are moved.
 func (p *Provider) refuseOwner(pool *kamino.Pool, tags map[string]*string) {
-	definition := p.Address(*pool, kamino.Definition, "")
+	definition := p.Address(*pool, kamino.KindDefinition, "")
 	if pool.Owner = owner(tags, definition); pool.Owner == nil || strings.EqualFold(pool.Model.Image, definition) {
 		return
 	}

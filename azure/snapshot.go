@@ -14,7 +14,7 @@ func (p *Provider) findSnapshot(ctx context.Context, at place, name string) ([]k
 	if err != nil {
 		return nil, err
 	}
-	a := kamino.Artifact{Kind: kamino.Snapshot, Name: name, ID: value(got.ID), Tags: tagsOut(got.Tags)}
+	a := kamino.Artifact{Kind: kamino.KindSnapshot, Name: name, ID: value(got.ID), Tags: tagsOut(got.Tags)}
 	props := got.Properties
 	if props == nil {
 		return []kamino.Artifact{a}, nil

@@ -36,7 +36,7 @@ func (p *Provider) findVersion(ctx context.Context, at place, name string) ([]ka
 // toVersion leaves Ready at what the provisioning state says: lists carry no
 // replication status.
 func toVersion(v armcompute.GalleryImageVersion) kamino.Artifact {
-	a := kamino.Artifact{Kind: kamino.Version, Name: value(v.Name), ID: value(v.ID), Tags: tagsOut(v.Tags)}
+	a := kamino.Artifact{Kind: kamino.KindVersion, Name: value(v.Name), ID: value(v.ID), Tags: tagsOut(v.Tags)}
 	props := v.Properties
 	if props == nil {
 		return a

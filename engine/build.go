@@ -34,7 +34,7 @@ func (b *build) mustRelease() bool { return b.donor.mayRelease() && b.marked() }
 // lookImage builds the version. A build that failed because the region has no zone-redundant
 // storage is repeated once without it.
 func (b *build) lookImage(ctx context.Context) (workflow.Next, error) {
-	found, err := b.engine.Provider.Find(ctx, b.pool, kamino.Version, b.image.version.Name)
+	found, err := b.engine.Provider.Find(ctx, b.pool, kamino.KindVersion, b.image.version.Name)
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read version %s: %w", b.image.version.Name, err)
 	}
@@ -78,7 +78,7 @@ func (b *build) createVersion(ctx context.Context) (workflow.Next, error) {
 		return workflow.Next{}, errors.New("no snapshot to build from: it was deleted meanwhile")
 	}
 	want := kamino.Artifact{
-		Kind: kamino.Version, Name: b.image.version.Name, Source: b.reused.ID, Replica: b.opts.Replicas,
+		Kind: kamino.KindVersion, Name: b.image.version.Name, Source: b.reused.ID, Replica: b.opts.Replicas,
 		Storage: b.held.Lease.Record.Storage, Tags: b.reused.Tags,
 	}
 	hidden, err := b.pointer.bornHidden(ctx)
@@ -139,7 +139,7 @@ func (b *build) lookFailedVersion(ctx context.Context) (workflow.Next, error) {
 	if b.image.version.Name == "" {
 		return workflow.Done("no version was begun"), nil
 	}
-	found, err := b.engine.Provider.Find(ctx, b.pool, kamino.Version, b.image.version.Name)
+	found, err := b.engine.Provider.Find(ctx, b.pool, kamino.KindVersion, b.image.version.Name)
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read version %s: %w", b.image.version.Name, err)
 	}

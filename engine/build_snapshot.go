@@ -36,7 +36,7 @@ func (b *build) lookClean(ctx context.Context) (workflow.Next, error) {
 	if v := b.image.version; b.reused != nil && v.Keeps && v.Source == b.reused.ID {
 		return workflow.Done("a part of version " + v.Name), nil
 	}
-	found, err := b.engine.Provider.Find(ctx, b.pool, kamino.Snapshot, name)
+	found, err := b.engine.Provider.Find(ctx, b.pool, kamino.KindSnapshot, name)
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
 	}
@@ -60,7 +60,7 @@ func (b *build) lookClean(ctx context.Context) (workflow.Next, error) {
 
 func (b *build) lookSnapshot(ctx context.Context) (workflow.Next, error) {
 	name := kamino.SnapshotName(b.pool.Name)
-	found, err := b.engine.Provider.Find(ctx, b.pool, kamino.Snapshot, name)
+	found, err := b.engine.Provider.Find(ctx, b.pool, kamino.KindSnapshot, name)
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
 	}
@@ -136,7 +136,7 @@ func (b *build) takeSnapshot(ctx context.Context, name string) (workflow.Next, e
 			"the pool's image stays as it is; check who reimaged the machine or swapped its OS disk, then run the command again")
 	}
 	want := kamino.Artifact{
-		Kind: kamino.Snapshot, Name: name, Source: in.Disk, Tags: b.tags(receipt),
+		Kind: kamino.KindSnapshot, Name: name, Source: in.Disk, Tags: b.tags(receipt),
 		Machine: kamino.Machine{Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType},
 	}
 	return workflow.Act(kamino.ActCreateSnapshot, "snapshot disk "+kamino.LastSegment(in.Disk), func(ctx context.Context) error {

@@ -62,7 +62,7 @@ func (b *build) lookVersion(ctx context.Context) (workflow.Next, error) {
 		return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(fmt.Errorf("version %s exists, which is later than today's %s: this clock says %s",
 			versions[later].Name, next, b.engine.date().Format(time.RFC3339)), "set the clock of this machine, or delete that version")}
 	}
-	b.image.version = kamino.Artifact{Kind: kamino.Version, Name: next}
+	b.image.version = kamino.Artifact{Kind: kamino.KindVersion, Name: next}
 	return b.image.settled(next, next+" is to be built"), nil
 }
 
@@ -104,7 +104,7 @@ func (b *build) todaysVersion(ctx context.Context, v kamino.Artifact) (workflow.
 	}
 	switch {
 	case v.State == kamino.Failed && !v.Whole():
-		b.image.version = kamino.Artifact{Kind: kamino.Version, Name: v.Name}
+		b.image.version = kamino.Artifact{Kind: kamino.KindVersion, Name: v.Name}
 		return workflow.Act(kamino.ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
 			return b.engine.Provider.Delete(ctx, b.pool, v)
 		}), nil

@@ -19,7 +19,7 @@ import (
 
 func named(names ...string) (out []kamino.Artifact) {
 	for _, n := range names {
-		out = append(out, kamino.Artifact{Kind: kamino.Version, Name: n, State: kamino.Succeeded, Tags: map[string]string{kamino.TagBuiltFrom: "n"}})
+		out = append(out, kamino.Artifact{Kind: kamino.KindVersion, Name: n, State: kamino.Succeeded, Tags: map[string]string{kamino.TagBuiltFrom: "n"}})
 	}
 	slices.SortStableFunc(out, func(a, b kamino.Artifact) int { return kamino.CompareVersions(b.Name, a.Name) })
 	return out
@@ -99,7 +99,7 @@ func TestOutnumbered(t *testing.T) {
 func TestHiddenVersions(t *testing.T) {
 	var have []kamino.Artifact
 	for i := 5; i > 0; i-- {
-		v := kamino.Artifact{Kind: kamino.Version, Name: fmt.Sprintf("2026.11.0%d", i), ID: fmt.Sprintf("/d/versions/2026.11.0%d", i), State: kamino.Succeeded,
+		v := kamino.Artifact{Kind: kamino.KindVersion, Name: fmt.Sprintf("2026.11.0%d", i), ID: fmt.Sprintf("/d/versions/2026.11.0%d", i), State: kamino.Succeeded,
 			Tags: map[string]string{kamino.TagBuiltFrom: "n"}}
 		state := kamino.TagOfferOffered
 		if i > 3 {
@@ -131,7 +131,7 @@ func TestHiddenVersions(t *testing.T) {
 func TestWithdrawnVersions(t *testing.T) {
 	var have []kamino.Artifact
 	for i := 9; i > 0; i-- {
-		v := kamino.Artifact{Kind: kamino.Version, Name: fmt.Sprintf("2026.11.0%d", i), ID: fmt.Sprintf("/d/versions/2026.11.0%d", i), State: kamino.Succeeded,
+		v := kamino.Artifact{Kind: kamino.KindVersion, Name: fmt.Sprintf("2026.11.0%d", i), ID: fmt.Sprintf("/d/versions/2026.11.0%d", i), State: kamino.Succeeded,
 			Tags: map[string]string{kamino.TagBuiltFrom: "n"}}
 		switch i {
 		case 9, 4:

@@ -115,7 +115,7 @@ func (c *canary) proofTime() time.Duration {
 
 // provedVersion reads the version under proof, and waits until it shows what was written.
 func (c *canary) provedVersion(ctx context.Context) (kamino.Artifact, workflow.Next, error) {
-	found, err := c.engine.Provider.Find(ctx, c.pool, kamino.Version, c.image.version.Name)
+	found, err := c.engine.Provider.Find(ctx, c.pool, kamino.KindVersion, c.image.version.Name)
 	if err != nil {
 		return kamino.Artifact{}, workflow.Next{}, fmt.Errorf("read version %s: %w", c.image.version.Name, err)
 	}

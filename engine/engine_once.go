@@ -58,7 +58,7 @@ func (r *readOnce) Pool(ctx context.Context, id kamino.PoolID) (kamino.Pool, err
 // pool.
 func (r *readOnce) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) ([]kamino.Artifact, error) {
 	of := string(pool.ID)
-	if kind == kamino.Gallery {
+	if kind == kamino.KindGallery {
 		of = pool.Group
 	}
 	got := r.reading(of + "\x00" + string(kind) + "\x00" + name)

@@ -49,7 +49,7 @@ func (e *Engine) heed(ctx context.Context, o *poolstate.State) error {
 }
 
 func (e *Engine) readTag(ctx context.Context, o *poolstate.State) error {
-	found, err := e.Provider.Find(ctx, o.Pool, kamino.Definition, kamino.DefinitionName(o.Pool.Name))
+	found, err := e.Provider.Find(ctx, o.Pool, kamino.KindDefinition, kamino.DefinitionName(o.Pool.Name))
 	if err != nil {
 		return fmt.Errorf("read the image definition of pool %s: %w", o.Pool.Name, err)
 	}
@@ -61,7 +61,7 @@ func (e *Engine) readTag(ctx context.Context, o *poolstate.State) error {
 // a run would. If a person promotes each version, no run writes the model, and each promotion would
 // use up another model.
 func (e *Engine) comeToPoint(ctx context.Context, o *poolstate.State, t *poolstate.Destination) error {
-	if t.Points || t.Version == nil || t.Offered || o.Pool.Owner != nil || o.Pool.NoPointer != "" || !e.livesIn(kamino.Definition) {
+	if t.Points || t.Version == nil || t.Offered || o.Pool.Owner != nil || o.Pool.NoPointer != "" || !e.livesIn(kamino.KindDefinition) {
 		return nil
 	}
 	if now := kamino.Resolved(o.Versions); t.Version.Disputed || now != nil && kamino.CompareVersions(now.Name, t.Version.Name) > 0 ||

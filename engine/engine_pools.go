@@ -130,15 +130,15 @@ func (e *Engine) readOne(ctx context.Context, o *poolstate.State) (err error) {
 	} else if err != nil {
 		return kamino.HintPool(fmt.Errorf("read pool %s: %w", o.ID.Name(), err), o.ID)
 	}
-	if o.Versions, err = e.Provider.Find(ctx, o.Pool, kamino.Version, ""); err != nil {
+	if o.Versions, err = e.Provider.Find(ctx, o.Pool, kamino.KindVersion, ""); err != nil {
 		return fmt.Errorf("list image versions of pool %s: %w", o.Pool.Name, err)
 	}
 	if prover, _, ok := e.prover(); ok {
 		o.Canaries, _ = prover.Canaries(ctx, o.Pool) // restore reports why not
 	}
-	lives := e.livesIn(kamino.Definition)
+	lives := e.livesIn(kamino.KindDefinition)
 	if o.Definition = lives && len(o.Versions) > 0; lives && !o.Definition {
-		found, err := e.Provider.Find(ctx, o.Pool, kamino.Definition, kamino.DefinitionName(o.Pool.Name))
+		found, err := e.Provider.Find(ctx, o.Pool, kamino.KindDefinition, kamino.DefinitionName(o.Pool.Name))
 		if err != nil {
 			return fmt.Errorf("read the image definition of pool %s: %w", o.Pool.Name, err)
 		}

@@ -151,7 +151,7 @@ func (m *image) madeOf(a kamino.Artifact) bool {
 
 // versions lists the versions of the pool, newest first.
 func (m *image) versions(ctx context.Context) ([]kamino.Artifact, error) {
-	versions, err := m.engine.Provider.Find(ctx, m.pool, kamino.Version, "")
+	versions, err := m.engine.Provider.Find(ctx, m.pool, kamino.KindVersion, "")
 	if err != nil {
 		return nil, fmt.Errorf("list image versions of pool %s: %w", m.pool.Name, err)
 	}

@@ -43,12 +43,12 @@ func (m *image) ensure(ctx context.Context, want kamino.Artifact, check func(kam
 	return workflow.Wait(fmt.Sprintf("%s %s, which is %s", have.Kind, have.Name, have.State)), nil
 }
 
-func (m *image) inGallery() bool { return m.engine.livesIn(kamino.Gallery) }
+func (m *image) inGallery() bool { return m.engine.livesIn(kamino.KindGallery) }
 
-func (m *image) inDefinition() bool { return m.engine.livesIn(kamino.Definition) }
+func (m *image) inDefinition() bool { return m.engine.livesIn(kamino.KindDefinition) }
 
 func createAct(kind kamino.Kind) kamino.Act {
-	if kind == kamino.Gallery {
+	if kind == kamino.KindGallery {
 		return kamino.ActCreateGallery
 	}
 	return kamino.ActCreateDefinition
@@ -57,9 +57,9 @@ func createAct(kind kamino.Kind) kamino.Act {
 func createText(kind kamino.Kind, name string) string { return fmt.Sprintf("create %s %s", kind, name) }
 
 func (m *image) lookGallery(ctx context.Context) (workflow.Next, error) {
-	want := kamino.Artifact{Kind: kamino.Gallery, Name: m.pool.Gallery}
+	want := kamino.Artifact{Kind: kamino.KindGallery, Name: m.pool.Gallery}
 	next, err := m.ensure(ctx, want, func(kamino.Artifact) error { return nil })
-	return next.Announcing(kamino.ActCreateDefinition, createText(kamino.Definition, kamino.DefinitionName(m.pool.Name))), err
+	return next.Announcing(kamino.ActCreateDefinition, createText(kamino.KindDefinition, kamino.DefinitionName(m.pool.Name))), err
 }
 
 func (m *image) lookDefinition(ctx context.Context) (workflow.Next, error) {
@@ -77,7 +77,7 @@ func (m *image) lookDefinition(ctx context.Context) (workflow.Next, error) {
 func (m *image) wantedDefinition() kamino.Artifact {
 	in := m.donor.instance
 	return kamino.Artifact{
-		Kind: kamino.Definition, Name: kamino.DefinitionName(m.pool.Name),
+		Kind: kamino.KindDefinition, Name: kamino.DefinitionName(m.pool.Name),
 		Machine: kamino.Machine{Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType, Controller: in.Controller},
 	}
 }

@@ -92,7 +92,7 @@ func (p *pointer) distrust(ctx context.Context, stray *kamino.Stray) (workflow.N
 	if stray == nil || p.image.definition.Tags[kamino.TagPointer] == kamino.TagPointerUnreliable {
 		return workflow.Next{}, nil
 	}
-	found, err := p.engine.Provider.Find(ctx, p.pool, kamino.Definition, kamino.DefinitionName(p.pool.Name))
+	found, err := p.engine.Provider.Find(ctx, p.pool, kamino.KindDefinition, kamino.DefinitionName(p.pool.Name))
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read the image definition of pool %s: %w", p.pool.Name, err)
 	} else if len(found) == 0 {

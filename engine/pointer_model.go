@@ -75,7 +75,7 @@ func (p *pointer) promotedVersion(ctx context.Context) (kamino.Artifact, time.Ti
 	if age <= kamino.JustNow || age < kamino.LookAge && (p.target().Offers() && p.reference == kamino.ByDefinition || p.result.ModelDiff != nil) {
 		return v, p.image.readAt, nil
 	}
-	found, err := p.engine.Provider.Find(ctx, p.pool, kamino.Version, v.Name)
+	found, err := p.engine.Provider.Find(ctx, p.pool, kamino.KindVersion, v.Name)
 	if err != nil {
 		return v, time.Time{}, fmt.Errorf("read version %s: %w", v.Name, err)
 	}

@@ -73,7 +73,7 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 		return Rollback{}, &kamino.RefusedError{Subject: "pool " + o.Pool.Name, Refusals: []kamino.Refusal{pin.Refusal(o.Pool)}}
 	}
 	t.Adopts = opts.AdoptModel
-	if v := t.Version; v.Unaccepted() && opts.Version != "" && e.livesIn(kamino.Definition) && (o.Pool.Owner != nil || kamino.Points(o.Pool.Model.Image, o.Versions)) {
+	if v := t.Version; v.Unaccepted() && opts.Version != "" && e.livesIn(kamino.KindDefinition) && (o.Pool.Owner != nil || kamino.Points(o.Pool.Model.Image, o.Versions)) {
 		t.Points, t.Offered = true, true // naming the version accepts its bootstrap; the model stays its owner's
 	}
 	if err := e.comeToPoint(ctx, &o, &t); err != nil {

@@ -314,7 +314,7 @@ func (r *restoration) survey(ctx context.Context, p leftPool) ([]poolstate.Lefto
 	}
 	var left []poolstate.Leftover
 	lease := p.lease
-	snapshots, err := r.engine.Provider.Find(ctx, r.pool, kamino.Snapshot, kamino.SnapshotName(r.pool.Name))
+	snapshots, err := r.engine.Provider.Find(ctx, r.pool, kamino.KindSnapshot, kamino.SnapshotName(r.pool.Name))
 	if err != nil {
 		return nil, fmt.Errorf("read the snapshot of pool %s: %w", r.pool.Name, err)
 	}
@@ -421,7 +421,7 @@ func (r *restoration) lookLeft(ctx context.Context) (workflow.Next, error) {
 	if r.donor.back.poolGone {
 		return workflow.Done("no node is left to be given back"), nil
 	}
-	found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Snapshot, kamino.SnapshotName(r.pool.Name))
+	found, err := r.engine.Provider.Find(ctx, r.pool, kamino.KindSnapshot, kamino.SnapshotName(r.pool.Name))
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read the snapshot of pool %s: %w", r.pool.Name, err)
 	}

@@ -265,7 +265,7 @@ func bootable(ctx context.Context, e *Engine, o poolstate.State, t poolstate.Des
 		return nil
 	}
 	look := func(ctx context.Context) (workflow.Next, error) {
-		found, err := e.Provider.Find(ctx, o.Pool, kamino.Version, t.Version.Name)
+		found, err := e.Provider.Find(ctx, o.Pool, kamino.KindVersion, t.Version.Name)
 		switch {
 		case err != nil:
 			return workflow.Next{}, fmt.Errorf("read version %s: %w", t.Version.Name, err)

@@ -231,7 +231,7 @@ func (m versionMarks) unsettled(ctx context.Context, p *pointer, before []string
 		before = append([]string{m.plan.To}, before...)
 	}
 	for _, name := range before {
-		found, err := p.engine.Provider.Find(ctx, p.pool, kamino.Version, name)
+		found, err := p.engine.Provider.Find(ctx, p.pool, kamino.KindVersion, name)
 		if err != nil {
 			return "", fmt.Errorf("read version %s: %w", name, err)
 		}
@@ -338,7 +338,7 @@ func (m versionMarks) refusePaused(ctx context.Context, p *pointer) error {
 func (m versionMarks) lookTarget(ctx context.Context, p *pointer, t poolstate.Destination, stray *kamino.Stray) (workflow.Next, error) {
 	var seen *kamino.Artifact
 	if t.Version != nil {
-		found, err := p.engine.Provider.Find(ctx, p.pool, kamino.Version, t.Version.Name)
+		found, err := p.engine.Provider.Find(ctx, p.pool, kamino.KindVersion, t.Version.Name)
 		if err != nil {
 			return workflow.Next{}, fmt.Errorf("read version %s: %w", t.Version.Name, err)
 		}

@@ -234,7 +234,7 @@ func (r *Run) fit(ctx context.Context) error {
 	var all []kamino.Refusal
 	var definition *kamino.Artifact
 	if r.image.inDefinition() {
-		found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Definition, kamino.DefinitionName(r.pool.Name))
+		found, err := r.engine.Provider.Find(ctx, r.pool, kamino.KindDefinition, kamino.DefinitionName(r.pool.Name))
 		if err != nil {
 			return fmt.Errorf("read image definition of pool %s: %w", r.pool.Name, err)
 		}

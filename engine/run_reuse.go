@@ -13,7 +13,7 @@ import (
 // the pool.
 func (r *Run) lookReuse(ctx context.Context) (workflow.Next, error) {
 	name := kamino.SnapshotName(r.pool.Name)
-	found, err := r.engine.Provider.Find(ctx, r.pool, kamino.Snapshot, name)
+	found, err := r.engine.Provider.Find(ctx, r.pool, kamino.KindSnapshot, name)
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
 	}

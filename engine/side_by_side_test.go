@@ -52,7 +52,7 @@ func updated(t *testing.T) {
 		t.Errorf("%d pools updated: %v", len(results), err)
 	}
 	for _, r := range results {
-		made := w.artifacts[key(r.Pool, kamino.Version, kamino.VersionName(time.Now()))]
+		made := w.artifacts[key(r.Pool, kamino.KindVersion, kamino.VersionName(time.Now()))]
 		if r.Donor != r.Name+"-0" || made == nil || !made.Ready || made.Excluded || w.pools[r.Pool].Model.Image != made.ID {
 			t.Errorf("pool %s, donor %q: version %+v, the next node boots from %s", r.Name, r.Donor, made, w.pools[r.Pool].Model.Image)
 		}
@@ -172,7 +172,7 @@ func (w *world) sound(t *testing.T) {
 		if l := w.lease(pool); l.Holder != "" || l.Epoch == 0 {
 			t.Errorf("lease of pool %s: holder %q, epoch %d", pool, l.Holder, l.Epoch)
 		}
-		if w.artifacts[key(pool, kamino.Snapshot, kamino.SnapshotName(pool.Name()))] != nil {
+		if w.artifacts[key(pool, kamino.KindSnapshot, kamino.SnapshotName(pool.Name()))] != nil {
 			t.Errorf("the snapshot of pool %s is left", pool)
 		}
 	}
@@ -326,7 +326,7 @@ func (c cloud) Delete(_ context.Context, pool kamino.Pool, a kamino.Artifact) er
 }
 
 func (c cloud) NextImage(_ context.Context, pool kamino.Pool, want kamino.Target) (next kamino.NextImage, err error) {
-	if next.Image = key(pool.ID, kamino.Version, want.Version); next.Image != pool.Model.Image {
+	if next.Image = key(pool.ID, kamino.KindVersion, want.Version); next.Image != pool.Model.Image {
 		next.Diff = []kamino.FieldChange{{Field: "image", From: pool.Model.Image, To: next.Image}}
 	}
 	return next, nil
@@ -338,7 +338,7 @@ func (c cloud) Promote(_ context.Context, pool kamino.Pool, want kamino.Target) 
 	if p.Revision != pool.Revision {
 		return kamino.ErrConflict
 	}
-	p.Model.Image, p.Revision = key(pool.ID, kamino.Version, want.Version), c.next()
+	p.Model.Image, p.Revision = key(pool.ID, kamino.KindVersion, want.Version), c.next()
 	return nil
 }
 

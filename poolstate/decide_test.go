@@ -15,7 +15,7 @@ import (
 func TestDecideHidden(t *testing.T) {
 	const id = "/g/galleries/SIG_g/images/kamino-p-prototype/versions/"
 	v := func(name, offer, proof string) kamino.Artifact {
-		a := kamino.Artifact{Kind: kamino.Version, Name: name, ID: id + name, State: kamino.Succeeded, Ready: true, Excluded: offer != kamino.TagOfferOffered,
+		a := kamino.Artifact{Kind: kamino.KindVersion, Name: name, ID: id + name, State: kamino.Succeeded, Ready: true, Excluded: offer != kamino.TagOfferOffered,
 			Tags: map[string]string{kamino.TagBuiltFrom: "n", kamino.TagRun: "r" + name, kamino.TagReceipt: "x", kamino.TagOffer: offer, kamino.TagBuiltAt: "2026-11-01 00:00:00.000000"}}
 		if proof != "" {
 			a.Tags[kamino.TagProof] = proof
@@ -155,7 +155,7 @@ func TestNewborns(t *testing.T) {
 func TestDecideWithoutDefinition(t *testing.T) {
 
 	version := func(name, offer string) kamino.Artifact {
-		v := kamino.Artifact{Kind: kamino.Version, Name: name, ID: "ami-" + name, State: kamino.Succeeded, Ready: true, Tags: map[string]string{
+		v := kamino.Artifact{Kind: kamino.KindVersion, Name: name, ID: "ami-" + name, State: kamino.Succeeded, Ready: true, Tags: map[string]string{
 			kamino.TagRun: "r", kamino.TagReceipt: "x", kamino.TagOffer: offer, kamino.TagProof: kamino.TagProofPassed, kamino.TagBuiltAt: "2026-10-01 00:00:00"}}
 		v.Excluded = offer == kamino.TagOfferHidden
 		return v

@@ -47,7 +47,7 @@ func TestConfigs(t *testing.T) {
 // has it; else its proof was abandoned.
 func TestAbandonedProof(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	v := kamino.Artifact{Kind: kamino.Version, Name: "2026.11.22", ID: "/d/versions/2026.11.22", State: kamino.Succeeded, Ready: true}.Offering(kamino.TagOfferProving)
+	v := kamino.Artifact{Kind: kamino.KindVersion, Name: "2026.11.22", ID: "/d/versions/2026.11.22", State: kamino.Succeeded, Ready: true}.Offering(kamino.TagOfferProving)
 	lease := func(version string, silence time.Duration) kamino.Lease {
 		return kamino.Lease{Holder: "r", Renewed: now.Add(-silence), Record: kamino.Record{Version: version}}
 	}

@@ -24,14 +24,14 @@ func imagedIn(t *testing.T, s setting, names ...string) *cloud {
 	in, pool := c.instance(), c.pool()
 	snapshot := kamino.SnapshotName(pool.Name)
 	for _, a := range []kamino.Artifact{
-		{Kind: kamino.Gallery, Name: pool.Gallery},
-		{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType}},
-		{Kind: kamino.Snapshot, Name: snapshot, Source: in.Disk, Machine: kamino.Machine{Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType}, Tags: versionTags},
+		{Kind: kamino.KindGallery, Name: pool.Gallery},
+		{Kind: kamino.KindDefinition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType}},
+		{Kind: kamino.KindSnapshot, Name: snapshot, Source: in.Disk, Machine: kamino.Machine{Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType}, Tags: versionTags},
 	} {
 		c.must(c.Create(t.Context(), pool, a))
 	}
 	for _, name := range names {
-		c.must(c.Create(t.Context(), pool, kamino.Artifact{Kind: kamino.Version, Name: name, Source: c.Address(pool, kamino.Snapshot, snapshot), Replica: 1, Tags: versionTags}))
+		c.must(c.Create(t.Context(), pool, kamino.Artifact{Kind: kamino.KindVersion, Name: name, Source: c.Address(pool, kamino.KindSnapshot, snapshot), Replica: 1, Tags: versionTags}))
 	}
 	return c
 }
@@ -41,14 +41,14 @@ func imagedIn(t *testing.T, s setting, names ...string) *cloud {
 func TestAbsentReads(t *testing.T) {
 	c := imaged(t, "2026.11.20")
 	pool := c.pool()
-	version := kamino.Artifact{Kind: kamino.Version, Name: "2026.11.20"}
+	version := kamino.Artifact{Kind: kamino.KindVersion, Name: "2026.11.20"}
 	lists := map[string]string{
-		"versions":  c.Address(pool, kamino.Definition, "") + "/versions",
+		"versions":  c.Address(pool, kamino.KindDefinition, "") + "/versions",
 		"instances": c.scenario.PoolID(poolName) + "/virtualMachines",
 	}
 	for what, path := range lists {
 		c.server.AddFault(emulator.Fault{Method: "GET", Path: path, Kind: emulator.Absent})
-		if found, err := c.Find(t.Context(), pool, kamino.Version, ""); err == nil || errors.Is(err, kamino.ErrNotFound) {
+		if found, err := c.Find(t.Context(), pool, kamino.KindVersion, ""); err == nil || errors.Is(err, kamino.ErrNotFound) {
 			t.Errorf("the list of %s is 404: found %d versions, %v", what, len(found), err)
 		}
 		// The model uses it: a list that is not found must not let it be deleted.
@@ -59,7 +59,7 @@ func TestAbsentReads(t *testing.T) {
 		if err := c.Delete(t.Context(), c.pool(), version); err == nil || errors.Is(err, kamino.ErrNotFound) {
 			t.Errorf("the list of %s is 404: the delete of a version in use says %v", what, err)
 		}
-		if found, err := c.Find(t.Context(), pool, kamino.Version, version.Name); err != nil || len(found) != 1 || found[0].State != kamino.Succeeded {
+		if found, err := c.Find(t.Context(), pool, kamino.KindVersion, version.Name); err != nil || len(found) != 1 || found[0].State != kamino.Succeeded {
 			t.Errorf("the list of %s was 404: the version in use is %v, %v", what, found, err)
 		}
 	}
@@ -85,24 +85,24 @@ func TestBlindCredentials(t *testing.T) {
 	check("instance", err)
 	_, err = c.Instances(t.Context(), pool)
 	check("instances", err)
-	for kind, name := range map[kamino.Kind]string{kamino.Gallery: pool.Gallery, kamino.Definition: kamino.DefinitionName(pool.Name),
-		kamino.Snapshot: kamino.SnapshotName(pool.Name), kamino.Version: "2026.11.20"} {
+	for kind, name := range map[kamino.Kind]string{kamino.KindGallery: pool.Gallery, kamino.KindDefinition: kamino.DefinitionName(pool.Name),
+		kamino.KindSnapshot: kamino.SnapshotName(pool.Name), kamino.KindVersion: "2026.11.20"} {
 		_, err = c.Find(t.Context(), pool, kind, name)
 		check(string(kind), err)
 	}
-	_, err = c.Find(t.Context(), pool, kamino.Version, "")
+	_, err = c.Find(t.Context(), pool, kamino.KindVersion, "")
 	check("versions", err)
-	check("delete", c.Delete(t.Context(), pool, kamino.Artifact{Kind: kamino.Version, Name: "2026.11.20"}))
+	check("delete", c.Delete(t.Context(), pool, kamino.Artifact{Kind: kamino.KindVersion, Name: "2026.11.20"}))
 }
 
 // TestOtherSetsImage: a version that another scale set of the resource group is made of is in use.
 func TestOtherSetsImage(t *testing.T) {
 	c := imaged(t, "2026.11.20")
 	pool := c.pool()
-	version := c.Address(pool, kamino.Version, "2026.11.20")
-	for _, image := range []string{version, c.Address(pool, kamino.Definition, "")} {
+	version := c.Address(pool, kamino.KindVersion, "2026.11.20")
+	for _, image := range []string{version, c.Address(pool, kamino.KindDefinition, "")} {
 		c.boots("blue", image)
-		if err := c.Delete(t.Context(), c.pool(), kamino.Artifact{Kind: kamino.Version, Name: "2026.11.20"}); !errors.Is(err, kamino.ErrInUse) {
+		if err := c.Delete(t.Context(), c.pool(), kamino.Artifact{Kind: kamino.KindVersion, Name: "2026.11.20"}); !errors.Is(err, kamino.ErrInUse) {
 			t.Errorf("the model of another scale set is %s: the delete says %v", image, err)
 		}
 	}

@@ -110,7 +110,7 @@ func (c *cloud) proof(change func(*cloud)) (map[string]any, kamino.CanaryOrder) 
 
 func (c *cloud) order() kamino.CanaryOrder {
 	pool := c.pool()
-	return kamino.CanaryOrder{Name: kamino.CanaryName(pool.ID, "run-1"), Run: "run-1", Nonce: "n", Version: c.Address(pool, kamino.Version, "2026.1.1"),
+	return kamino.CanaryOrder{Name: kamino.CanaryName(pool.ID, "run-1"), Run: "run-1", Nonce: "n", Version: c.Address(pool, kamino.KindVersion, "2026.1.1"),
 		Expires: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)}
 }
 

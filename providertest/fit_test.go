@@ -71,23 +71,23 @@ func TestCustomerKey(t *testing.T) {
 	c := begin(t, customerKey())
 	c.encryptionSet()
 	ctx, pool, in := t.Context(), c.pool(), c.instance()
-	c.must(c.Create(ctx, pool, kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Machine: kamino.Machine{Generation: "V2"}}))
-	encryption, _ := c.document(kamino.Snapshot, kamino.SnapshotName(pool.Name))["encryption"].(map[string]any)
+	c.must(c.Create(ctx, pool, kamino.Artifact{Kind: kamino.KindSnapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Machine: kamino.Machine{Generation: "V2"}}))
+	encryption, _ := c.document(kamino.KindSnapshot, kamino.SnapshotName(pool.Name))["encryption"].(map[string]any)
 	if want := (map[string]any{"diskEncryptionSetId": customerKey().pool.DiskEncryptionSet, "type": "EncryptionAtRestWithCustomerKey"}); !maps.Equal(encryption, want) {
 		t.Errorf("the snapshot is encrypted with %v, want %v", encryption, want)
 	}
-	c.must(c.Delete(ctx, pool, kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name)}))
+	c.must(c.Delete(ctx, pool, kamino.Artifact{Kind: kamino.KindSnapshot, Name: kamino.SnapshotName(pool.Name)}))
 	if said, _ := c.rolled(); said != "" {
 		t.Fatal(said)
 	}
-	profile := c.document(kamino.Version, "2026.1.1")["publishingProfile"].(map[string]any)
+	profile := c.document(kamino.KindVersion, "2026.1.1")["publishingProfile"].(map[string]any)
 	region := profile["targetRegions"].([]any)[0].(map[string]any)
 	disk, _ := region["encryption"].(map[string]any)["osDiskImage"].(map[string]any)
 	if disk["diskEncryptionSetId"] != customerKey().pool.DiskEncryptionSet {
 		t.Errorf("region %v, want the replicas encrypted with the customer's key", region)
 	}
 	c.must(c.Withdraw(ctx, c.pool(), "2026.1.1", kamino.Bad{Reason: "never Ready"}))
-	profile = c.document(kamino.Version, "2026.1.1")["publishingProfile"].(map[string]any)
+	profile = c.document(kamino.KindVersion, "2026.1.1")["publishingProfile"].(map[string]any)
 	if profile["targetRegions"].([]any)[0].(map[string]any)["encryption"] == nil {
 		t.Errorf("the mark has taken the encryption away: %v", profile)
 	}

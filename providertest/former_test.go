@@ -21,9 +21,9 @@ func TestFormerScaleSet(t *testing.T) {
 	tags := map[string]string{kamino.TagRun: "r-1", kamino.TagBuiltFrom: "n"}
 	at := func(kind kamino.Kind, name string) string { return c.Address(pool, kind, name) }
 	for _, a := range []kamino.Artifact{
-		{Kind: kamino.Gallery, Name: pool.Gallery}, {Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Machine: c.instance().Machine},
-		{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: c.instance().Disk, Tags: tags},
-		{Kind: kamino.Version, Name: "2026.1.1", Source: at(kamino.Snapshot, kamino.SnapshotName(pool.Name)), Replica: 1, Tags: tags},
+		{Kind: kamino.KindGallery, Name: pool.Gallery}, {Kind: kamino.KindDefinition, Name: kamino.DefinitionName(pool.Name), Machine: c.instance().Machine},
+		{Kind: kamino.KindSnapshot, Name: kamino.SnapshotName(pool.Name), Source: c.instance().Disk, Tags: tags},
+		{Kind: kamino.KindVersion, Name: "2026.1.1", Source: at(kamino.KindSnapshot, kamino.SnapshotName(pool.Name)), Replica: 1, Tags: tags},
 	} {
 		c.must(c.Create(t.Context(), pool, a))
 		c.clock.Advance(time.Minute)
@@ -45,13 +45,13 @@ func TestFormerScaleSet(t *testing.T) {
 	c.server.Change(c.scenario.PoolID(poolName), `{"properties":{"uniqueId":"00000000-0000-0000-0000-000000000002"}}`)
 	c.clock.Advance(time.Minute)
 	for _, name := range []string{"", "2026.1.1"} {
-		found, err := c.Find(t.Context(), c.pool(), kamino.Version, name)
+		found, err := c.Find(t.Context(), c.pool(), kamino.KindVersion, name)
 		c.must(err)
 		if len(found) != 1 || !found[0].OfFormer || found[0].Ours() {
 			t.Errorf("Find %q: %+v", name, found)
 		}
 	}
-	found, err := c.Find(t.Context(), c.pool(), kamino.Snapshot, kamino.SnapshotName(pool.Name))
+	found, err := c.Find(t.Context(), c.pool(), kamino.KindSnapshot, kamino.SnapshotName(pool.Name))
 	c.must(err)
 	if len(found) != 1 || !found[0].OfFormer {
 		t.Errorf("the snapshot is %+v", found)

@@ -18,7 +18,7 @@ func TestGalleryOfAmbiguousGroup(t *testing.T) {
 	d := begin(t, setting{latencies: emulator.NoLatency(), in: group})
 	old := c.pool()
 	old.Gallery = kamino.FormerGalleryName(group)
-	d.must(d.Create(t.Context(), old, kamino.Artifact{Kind: kamino.Gallery, Name: old.Gallery}))
+	d.must(d.Create(t.Context(), old, kamino.Artifact{Kind: kamino.KindGallery, Name: old.Gallery}))
 	if have := d.pool().Gallery; have != kamino.FormerGalleryName(group) {
 		t.Errorf("there is a gallery %s, and the pool's is to be %s", old.Gallery, have)
 	}

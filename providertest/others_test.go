@@ -25,13 +25,13 @@ func TestOtherSetsInstances(t *testing.T) {
 		}
 	}
 	before := blue()
-	c.boots("blue", c.Address(c.pool(), kamino.Version, name))
+	c.boots("blue", c.Address(c.pool(), kamino.KindVersion, name))
 	c.must(c.SetCapacity(t.Context(), blue(), 2))
 	c.must(c.Promote(t.Context(), blue(), kamino.Target{Former: before.Model.Saved}))
 	if image := blue().Model.Image; image != before.Model.Image {
 		t.Fatalf("the model of the other scale set refers to %s", image)
 	}
-	version := kamino.Artifact{Kind: kamino.Version, Name: name}
+	version := kamino.Artifact{Kind: kamino.KindVersion, Name: name}
 	if err := c.Delete(t.Context(), c.pool(), version); !errors.Is(err, kamino.ErrInUse) {
 		t.Errorf("an instance of another scale set booted from it: the delete says %v", err)
 	}

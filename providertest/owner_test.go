@@ -85,7 +85,7 @@ func TestWhatStandsAboveTheRole(t *testing.T) {
 // without a write of the model.
 func TestOwnedPoolThatPoints(t *testing.T) {
 	c := imagedIn(t, setting{pool: emulator.Pool{Tags: emulator.CAPZTags("prod-1")}}, "2026.1.1", "2026.1.2")
-	definition := c.Address(c.pool(), kamino.Definition, "")
+	definition := c.Address(c.pool(), kamino.KindDefinition, "")
 	if owner := c.pool().Owner; !strings.Contains(owner.Spec, "id: "+definition) || !strings.Contains(owner.Needs, "SkipMachinePoolModelReconciliation") {
 		t.Errorf("owner %+v", owner)
 	}
@@ -135,7 +135,7 @@ func ownedYear(t *testing.T, random *rand.Rand, server func(*emulator.Server), g
 	id := c.scenario.PoolID(poolName)
 	c.must(c.SetPower(t.Context(), c.donor(), kamino.PowerOn))
 	z := emulator.CAPZ{Pool: id, Replicas: 3, MaxSurge: 1, SkipModelReconciliation: gate,
-		Image: map[string]any{"id": c.Address(c.pool(), kamino.Definition, "")}, Call: c.raw}
+		Image: map[string]any{"id": c.Address(c.pool(), kamino.KindDefinition, "")}, Call: c.raw}
 	for range 8 {
 		if _, err := z.Reconcile(); err != nil { // rolls the pool over to its own image
 			return writes, deleted, err

@@ -148,7 +148,7 @@ func (p *plain) Fit(ctx context.Context, _ kamino.Pool, _ kamino.Instance, _ *ka
 
 func (p *plain) SetTags(ctx context.Context, pool kamino.Pool, v kamino.Artifact) error {
 	have := p.made[string(v.Kind)+"/"+v.Name]
-	if v.Kind == kamino.Version {
+	if v.Kind == kamino.KindVersion {
 		var err error
 		if v, err = have.Retagged(v); err != nil {
 			return err
@@ -159,7 +159,7 @@ func (p *plain) SetTags(ctx context.Context, pool kamino.Pool, v kamino.Artifact
 }
 
 func (p *plain) Withdraw(ctx context.Context, pool kamino.Pool, version string, bad kamino.Bad) error {
-	v, ok := p.made[string(kamino.Version)+"/"+version]
+	v, ok := p.made[string(kamino.KindVersion)+"/"+version]
 	if !ok {
 		return fmt.Errorf("version %s: %w", version, kamino.ErrNotFound)
 	}
@@ -167,7 +167,7 @@ func (p *plain) Withdraw(ctx context.Context, pool kamino.Pool, version string, 
 }
 
 func (p *plain) NextImage(ctx context.Context, _ kamino.Pool, want kamino.Target) (next kamino.NextImage, err error) {
-	next.Image = string(kamino.Version) + "/" + want.Version
+	next.Image = string(kamino.KindVersion) + "/" + want.Version
 	if want.Former != nil {
 		err = json.Unmarshal(want.Former, &next.Image)
 	} else if want.Version == "" {
@@ -182,7 +182,7 @@ func (p *plain) NextImage(ctx context.Context, _ kamino.Pool, want kamino.Target
 func (p *plain) Promote(ctx context.Context, pool kamino.Pool, want kamino.Target) error {
 	next, err := p.NextImage(ctx, pool, want)
 	if err == nil && len(next.Diff) == 0 && want.Offers() {
-		have := p.made[string(kamino.Version)+"/"+want.Version]
+		have := p.made[string(kamino.KindVersion)+"/"+want.Version]
 		if !have.SameOffer(*want.Seen) {
 			return fmt.Errorf("offer %s: %w", want.Version, kamino.ErrConflict)
 		}

@@ -18,7 +18,7 @@ func TestPointerMoves(t *testing.T) {
 	c := imaged(t, "2026.1.1")
 	ctx := t.Context()
 	c.must(c.Promote(ctx, c.pool(), kamino.Target{Version: "2026.1.1", Reference: kamino.ByDefinition}))
-	hidden := kamino.Artifact{Kind: kamino.Version, Name: "2026.1.2", Source: c.Address(c.pool(), kamino.Snapshot, kamino.SnapshotName(poolName)), Replica: 1,
+	hidden := kamino.Artifact{Kind: kamino.KindVersion, Name: "2026.1.2", Source: c.Address(c.pool(), kamino.KindSnapshot, kamino.SnapshotName(poolName)), Replica: 1,
 		Tags: versionTags, Excluded: true}
 	c.must(c.Create(ctx, c.pool(), hidden))
 	boots := func(want string) {
@@ -39,14 +39,14 @@ func TestPointerMoves(t *testing.T) {
 	}
 	inUse := func(name string) {
 		t.Helper()
-		list, err := c.Find(ctx, c.pool(), kamino.Version, "")
+		list, err := c.Find(ctx, c.pool(), kamino.KindVersion, "")
 		c.must(err)
 		for _, v := range list {
 			if v.InModel != (v.Name == name) {
 				t.Errorf("version %s is in the model: %t; the definition stands for %s", v.Name, v.InModel, name)
 			}
 		}
-		if err := c.Delete(ctx, c.pool(), kamino.Artifact{Kind: kamino.Version, Name: name}); !errors.Is(err, kamino.ErrInUse) {
+		if err := c.Delete(ctx, c.pool(), kamino.Artifact{Kind: kamino.KindVersion, Name: name}); !errors.Is(err, kamino.ErrInUse) {
 			t.Errorf("delete of %s, which the definition stands for: %v", name, err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestPointerSticky(t *testing.T) {
 		promoted := c.clock.Now()
 		c.clock.Advance(11 * time.Minute)
 		c.must(c.SetCapacity(ctx, c.pool(), c.pool().Capacity+1))
-		list, err := c.Find(ctx, c.pool(), kamino.Version, "")
+		list, err := c.Find(ctx, c.pool(), kamino.KindVersion, "")
 		c.must(err)
 		for _, v := range list {
 			want := (v.Name == "2026.1.1") == sticky

@@ -43,7 +43,7 @@ func (p *prover) hidden() kamino.Artifact {
 	v := p.version("2026.1.2")[0]
 	p.must(p.Provider.Withdraw(p.ctx(), p.pool(), v.Name, kamino.Bad{Reason: "a test"}))
 	p.eventually("the version is hidden", func() bool {
-		found := p.find(kamino.Version, v.Name)
+		found := p.find(kamino.KindVersion, v.Name)
 		return len(found) == 1 && found[0].Excluded && found[0].Ready
 	})
 	return v

@@ -157,19 +157,19 @@ var tags = map[string]string{kamino.TagBuiltFrom: "node", kamino.TagRun: "run-1"
 func (w *world) version(names ...string) []kamino.Artifact {
 	w.t.Helper()
 	in, pool := w.off(), w.pool()
-	homes := map[kamino.Kind]string{kamino.Gallery: pool.Gallery, kamino.Definition: kamino.DefinitionName(pool.Name)}
+	homes := map[kamino.Kind]string{kamino.KindGallery: pool.Gallery, kamino.KindDefinition: kamino.DefinitionName(pool.Name)}
 	for _, kind := range w.Provider.Homes() {
 		w.make(kamino.Artifact{Kind: kind, Name: homes[kind],
 			Machine: kamino.Machine{Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType}})
 	}
-	snapshot := w.make(kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk,
+	snapshot := w.make(kamino.Artifact{Kind: kamino.KindSnapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk,
 		Machine: kamino.Machine{Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType}, Tags: tags})
 	if !strings.EqualFold(snapshot.Source, in.Disk) { // it is compared with the disk that was sealed
 		w.t.Errorf("snapshot %s says that it is of %q, not of %q", snapshot.Name, snapshot.Source, in.Disk)
 	}
 	var out []kamino.Artifact
 	for _, name := range names {
-		out = append(out, w.make(kamino.Artifact{Kind: kamino.Version, Name: name, Source: snapshot.ID, Replica: 2, Tags: tags}))
+		out = append(out, w.make(kamino.Artifact{Kind: kamino.KindVersion, Name: name, Source: snapshot.ID, Replica: 2, Tags: tags}))
 	}
 	return out
 }
@@ -187,13 +187,13 @@ func poolOf(t *testing.T, w *world) {
 
 func reads(t *testing.T, w *world) {
 	p, in := w.pool(), w.instance()
-	if p.Name == "" || p.Location == "" || w.home(kamino.Gallery) && (p.Group == "" || p.Gallery == "") || p.Capacity < 1 || p.Model.Image == "" || len(p.Model.Saved) == 0 {
+	if p.Name == "" || p.Location == "" || w.home(kamino.KindGallery) && (p.Group == "" || p.Gallery == "") || p.Capacity < 1 || p.Model.Image == "" || len(p.Model.Saved) == 0 {
 		t.Errorf("pool lacks something: %+v", p)
 	}
 	if len(p.Refusals)+len(in.Refusals) > 0 {
 		t.Errorf("refused: %v %v", p.Refusals, in.Refusals)
 	}
-	if in.Disk == "" || w.home(kamino.Definition) && (in.VMID == "" || in.Generation == "" || in.SecurityType == "") || in.Power != kamino.PowerOn {
+	if in.Disk == "" || w.home(kamino.KindDefinition) && (in.VMID == "" || in.Generation == "" || in.SecurityType == "") || in.Power != kamino.PowerOn {
 		t.Errorf("instance lacks something: %+v", in)
 	}
 	ids, err := w.Provider.Instances(w.ctx(), p)
@@ -242,28 +242,28 @@ func stays(t *testing.T, w *world) {
 func findNothing(t *testing.T, w *world) {
 	pool := w.pool()
 	for kind, name := range map[kamino.Kind]string{
-		kamino.Gallery: pool.Gallery, kamino.Definition: kamino.DefinitionName(pool.Name),
-		kamino.Snapshot: kamino.SnapshotName(pool.Name), kamino.Version: "2026.01.02",
+		kamino.KindGallery: pool.Gallery, kamino.KindDefinition: kamino.DefinitionName(pool.Name),
+		kamino.KindSnapshot: kamino.SnapshotName(pool.Name), kamino.KindVersion: "2026.01.02",
 	} {
-		if kind != kamino.Snapshot && kind != kamino.Version && !w.home(kind) {
+		if kind != kamino.KindSnapshot && kind != kamino.KindVersion && !w.home(kind) {
 			continue
 		}
 		if found := w.find(kind, name); len(found) != 0 {
 			t.Errorf("%s %s: found %v", kind, name, found)
 		}
 	}
-	if found := w.find(kamino.Version, ""); len(found) != 0 {
+	if found := w.find(kamino.KindVersion, ""); len(found) != 0 {
 		t.Errorf("versions: found %v", found)
 	}
 }
 
 func artifacts(t *testing.T, w *world) {
 	made := w.version("2026.1.2", "2026.10.1", "2026.9.30")
-	if w.home(kamino.Gallery) {
-		w.must(w.Provider.Create(w.ctx(), w.pool(), kamino.Artifact{Kind: kamino.Gallery, Name: w.pool().Gallery}))
+	if w.home(kamino.KindGallery) {
+		w.must(w.Provider.Create(w.ctx(), w.pool(), kamino.Artifact{Kind: kamino.KindGallery, Name: w.pool().Gallery}))
 	}
 	var order []string
-	for _, v := range w.find(kamino.Version, "") {
+	for _, v := range w.find(kamino.KindVersion, "") {
 		order = append(order, v.Name)
 		if !v.Ours() || v.Tags[kamino.TagRun] != "run-1" || v.Created.IsZero() {
 			t.Errorf("version %s lost something: %+v", v.Name, v)
@@ -272,12 +272,12 @@ func artifacts(t *testing.T, w *world) {
 	if len(order) != 3 || order[0] != "2026.10.1" || order[1] != "2026.9.30" || order[2] != "2026.1.2" {
 		t.Errorf("versions in order %v, want newest first by number", order)
 	}
-	if w.home(kamino.Gallery) && (made[0].Replica != 2 || made[0].Storage == "") {
+	if w.home(kamino.KindGallery) && (made[0].Replica != 2 || made[0].Storage == "") {
 		t.Errorf("version was not made as wanted: %+v", made[0])
 	}
-	for _, kind := range []kamino.Kind{kamino.Version, kamino.Snapshot} {
+	for _, kind := range []kamino.Kind{kamino.KindVersion, kamino.KindSnapshot} {
 		name := "2026.1.2"
-		if kind == kamino.Snapshot {
+		if kind == kamino.KindSnapshot {
 			name = kamino.SnapshotName(w.pool().Name)
 		}
 		w.must(w.Provider.Delete(w.ctx(), w.pool(), kamino.Artifact{Kind: kind, Name: name}))
@@ -306,7 +306,7 @@ func versionInUse(t *testing.T, w *world) {
 	if err := w.Provider.Delete(w.ctx(), w.pool(), v[0]); !errors.Is(err, kamino.ErrInUse) {
 		t.Errorf("delete of the next image: %v, want ErrInUse", err)
 	}
-	for _, have := range w.find(kamino.Version, "") {
+	for _, have := range w.find(kamino.KindVersion, "") {
 		if want := have.Name == v[0].Name; have.InModel != want {
 			t.Errorf("version %s: the next image %t, want %t", have.Name, have.InModel, want)
 		}
@@ -406,9 +406,9 @@ func capacity(t *testing.T, w *world) {
 
 func setTags(t *testing.T, w *world) {
 	v := w.version("2026.1.2")[0]
-	homes := map[kamino.Kind]string{kamino.Version: v.Name}
-	if w.home(kamino.Definition) {
-		homes[kamino.Definition] = kamino.DefinitionName(w.pool().Name)
+	homes := map[kamino.Kind]string{kamino.KindVersion: v.Name}
+	if w.home(kamino.KindDefinition) {
+		homes[kamino.KindDefinition] = kamino.DefinitionName(w.pool().Name)
 	}
 	for kind, name := range homes {
 		before := w.find(kind, name)[0]
@@ -433,21 +433,21 @@ func setTags(t *testing.T, w *world) {
 // setTagsOfWithdrawn: tags that were decided upon before a version was withdrawn do not undo that;
 // nor does a write take off what others have tagged.
 func setTagsOfWithdrawn(t *testing.T, w *world, seen kamino.Artifact) {
-	seen = w.find(kamino.Version, seen.Name)[0]
+	seen = w.find(kamino.KindVersion, seen.Name)[0]
 	others := seen
 	others.Tags = maps.Clone(seen.Tags)
 	others.Tags[kamino.TagProof] = "passed"
 	w.must(w.Provider.SetTags(w.ctx(), w.pool(), others))
 	w.eventually("the tag is there", func() bool {
-		got := w.find(kamino.Version, seen.Name)
+		got := w.find(kamino.KindVersion, seen.Name)
 		return len(got) == 1 && got[0].Ready && got[0].Tags[kamino.TagProof] == "passed"
 	})
 	w.must(w.Provider.SetTags(w.ctx(), w.pool(), seen)) // knows nothing of it
 	w.eventually("the write has ended", func() bool {
-		got := w.find(kamino.Version, seen.Name)
+		got := w.find(kamino.KindVersion, seen.Name)
 		return len(got) == 1 && got[0].Ready
 	})
-	if got := w.find(kamino.Version, seen.Name)[0]; got.Tags[kamino.TagProof] != "passed" {
+	if got := w.find(kamino.KindVersion, seen.Name)[0]; got.Tags[kamino.TagProof] != "passed" {
 		t.Errorf("a tag that the artifact does not name was removed: %v", got.Tags)
 	}
 	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), seen.Name, kamino.Bad{Reason: "by a person"}))
@@ -455,7 +455,7 @@ func setTagsOfWithdrawn(t *testing.T, w *world, seen kamino.Artifact) {
 	if err := w.Provider.SetTags(w.ctx(), w.pool(), seen); !errors.Is(err, kamino.ErrConflict) {
 		t.Errorf("the tags of a version that was withdrawn meanwhile: %v, want ErrConflict", err)
 	}
-	if got := w.find(kamino.Version, seen.Name)[0]; got.Tags[kamino.TagBad] != bad.Tags[kamino.TagBad] || !got.Withheld() {
+	if got := w.find(kamino.KindVersion, seen.Name)[0]; got.Tags[kamino.TagBad] != bad.Tags[kamino.TagBad] || !got.Withheld() {
 		t.Errorf("the withdrawal is lost: %v", got.Tags)
 	}
 }
@@ -465,7 +465,7 @@ func (w *world) offered(name string, want bool) kamino.Artifact {
 	w.t.Helper()
 	var v kamino.Artifact
 	w.eventually("the version is offered, or not", func() bool {
-		got := w.find(kamino.Version, name)
+		got := w.find(kamino.KindVersion, name)
 		if len(got) == 1 {
 			v = got[0]
 		}
@@ -482,7 +482,7 @@ func withdraw(t *testing.T, w *world) {
 		w.must(w.Provider.Withdraw(w.ctx(), w.pool(), v.Name, kamino.Bad{Reason: reason}))
 		gone := w.offered(v.Name, false)
 		w.eventually("the reason is there", func() bool {
-			gone = w.find(kamino.Version, v.Name)[0]
+			gone = w.find(kamino.KindVersion, v.Name)[0]
 			return gone.Tags[kamino.TagBad] == reason
 		})
 		if !gone.Excluded || gone.Tags[kamino.TagOffer] != "withdrawn" || gone.Tags[kamino.TagRun] != "run-1" {
@@ -492,7 +492,7 @@ func withdraw(t *testing.T, w *world) {
 	if err := w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.9", kamino.Bad{Reason: "never made"}); !errors.Is(err, kamino.ErrNotFound) {
 		t.Errorf("withdraw a version that does not exist: %v, want ErrNotFound", err)
 	}
-	seen := w.find(kamino.Version, v.Name)[0]
+	seen := w.find(kamino.KindVersion, v.Name)[0]
 	to.Seen = &seen
 	w.promote(to)
 	w.must(w.Provider.Promote(w.ctx(), w.pool(), to))
@@ -510,18 +510,18 @@ func rivalOffer(t *testing.T, w *world) {
 	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.2", kamino.Bad{Reason: "mine"}))
 	seen := w.offered("2026.1.2", false)
 	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.2", kamino.Bad{Reason: "a rival's"}))
-	w.eventually("the rival's reason is there", func() bool { return w.find(kamino.Version, "2026.1.2")[0].Tags[kamino.TagBad] == "a rival's" })
+	w.eventually("the rival's reason is there", func() bool { return w.find(kamino.KindVersion, "2026.1.2")[0].Tags[kamino.TagBad] == "a rival's" })
 	if err := w.Provider.Promote(w.ctx(), w.pool(), kamino.Target{Version: "2026.1.2", Seen: &seen}); !errors.Is(err, kamino.ErrConflict) {
 		t.Errorf("promotion of a version that was changed meanwhile: %v, want ErrConflict", err)
 	}
-	if now := w.find(kamino.Version, "2026.1.2")[0]; now.Tags[kamino.TagBad] != "a rival's" || !now.Excluded {
+	if now := w.find(kamino.KindVersion, "2026.1.2")[0]; now.Tags[kamino.TagBad] != "a rival's" || !now.Excluded {
 		t.Errorf("the rival's write is gone: %+v", now)
 	}
 }
 
 // lastOne: where pools can refer to the definition, it always stands for something.
 func lastOne(t *testing.T, w *world) {
-	if !w.home(kamino.Definition) {
+	if !w.home(kamino.KindDefinition) {
 		return // no pool points
 	}
 	w.version("2026.1.1", "2026.1.2")
@@ -564,8 +564,8 @@ func fits(t *testing.T, w *world) {
 	w.version("2026.1.2")
 	pool, in := w.pool(), w.instance()
 	definitions := []*kamino.Artifact{nil}
-	if w.home(kamino.Definition) {
-		definitions = append(definitions, &w.find(kamino.Definition, kamino.DefinitionName(pool.Name))[0])
+	if w.home(kamino.KindDefinition) {
+		definitions = append(definitions, &w.find(kamino.KindDefinition, kamino.DefinitionName(pool.Name))[0])
 	}
 	for _, d := range definitions {
 		if refusals, _, err := w.Provider.Fit(w.ctx(), pool, in, d); err != nil || len(refusals) > 0 {

@@ -136,12 +136,12 @@ func (c *cloud) wholeRun(version string) (said string) {
 			told = append(told, d.Found)
 		}
 	}
-	snapshot := c.Address(pool, kamino.Snapshot, kamino.SnapshotName(pool.Name))
+	snapshot := c.Address(pool, kamino.KindSnapshot, kamino.SnapshotName(pool.Name))
 	for _, a := range []kamino.Artifact{
-		{Kind: kamino.Gallery, Name: pool.Gallery},
-		{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: in.Generation, Architecture: arch, SecurityType: in.SecurityType, Controller: in.Controller}},
-		{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Machine: kamino.Machine{Generation: in.Generation, Architecture: arch, SecurityType: in.SecurityType}},
-		{Kind: kamino.Version, Name: version, Source: snapshot, Replica: 1},
+		{Kind: kamino.KindGallery, Name: pool.Gallery},
+		{Kind: kamino.KindDefinition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: in.Generation, Architecture: arch, SecurityType: in.SecurityType, Controller: in.Controller}},
+		{Kind: kamino.KindSnapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Machine: kamino.Machine{Generation: in.Generation, Architecture: arch, SecurityType: in.SecurityType}},
+		{Kind: kamino.KindVersion, Name: version, Source: snapshot, Replica: 1},
 	} {
 		_, err := c.Find(ctx, pool, a.Kind, a.Name)
 		try(err)
@@ -150,10 +150,10 @@ func (c *cloud) wholeRun(version string) (said string) {
 	try(c.SetPower(ctx, c.donor(), kamino.PowerOff))
 	try(c.SetPower(ctx, c.donor(), kamino.PowerOn))
 	try(c.Promote(ctx, pool, kamino.Target{Version: version}))
-	_, err = c.Find(ctx, pool, kamino.Version, "")
+	_, err = c.Find(ctx, pool, kamino.KindVersion, "")
 	try(err)
-	try(c.Delete(ctx, pool, kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name)}))
-	try(c.Delete(ctx, pool, kamino.Artifact{Kind: kamino.Version, Name: "2025.1.1"}))
+	try(c.Delete(ctx, pool, kamino.Artifact{Kind: kamino.KindSnapshot, Name: kamino.SnapshotName(pool.Name)}))
+	try(c.Delete(ctx, pool, kamino.Artifact{Kind: kamino.KindVersion, Name: "2025.1.1"}))
 	if failed != nil {
 		told = append(told, failed.Error())
 	}
@@ -187,7 +187,7 @@ func TestSKUsAreNotNeeded(t *testing.T) {
 
 func (c *cloud) version(name string) kamino.Artifact {
 	c.Helper()
-	found, err := c.Find(c.Context(), c.pool(), kamino.Version, name)
+	found, err := c.Find(c.Context(), c.pool(), kamino.KindVersion, name)
 	if err != nil || len(found) != 1 {
 		c.Fatalf("version %s: %v, %v", name, found, err)
 	}

@@ -74,7 +74,7 @@ func TestTokenStaysInTheCloud(t *testing.T) {
 				}
 			}), server: func(s *emulator.Server) { s.NoZRS = []string{"westeurope"} }})
 			c.failedVersion()
-			found, err := c.Find(t.Context(), c.pool(), kamino.Version, "2026.1.2") // asks why it failed
+			found, err := c.Find(t.Context(), c.pool(), kamino.KindVersion, "2026.1.2") // asks why it failed
 			if err != nil || len(found) != 1 || found[0].State != kamino.Failed {
 				t.Fatalf("found %+v, %v, want a failed version", found, err)
 			}
@@ -93,7 +93,7 @@ func TestTokenStaysInTheCloud(t *testing.T) {
 				}
 			})})
 		c.failedVersion()
-		if _, err := c.Find(t.Context(), c.pool(), kamino.Version, ""); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(th.URL, "https://")) {
+		if _, err := c.Find(t.Context(), c.pool(), kamino.KindVersion, ""); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(th.URL, "https://")) {
 			t.Errorf("a list whose next page is elsewhere: %v, want an error that names the host", err)
 		}
 		th.check(t)
@@ -119,10 +119,10 @@ func (c *cloud) failedVersion() {
 	c.Helper()
 	ctx, pool, in := c.Context(), c.pool(), c.instance()
 	for _, a := range []kamino.Artifact{
-		{Kind: kamino.Gallery, Name: pool.Gallery},
-		{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"}},
-		{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Machine: kamino.Machine{Generation: "V2", Architecture: "x64"}},
-		{Kind: kamino.Version, Name: "2026.1.2", Source: c.Address(pool, kamino.Snapshot, kamino.SnapshotName(pool.Name)), Storage: kamino.StorageZRS, Replica: 1},
+		{Kind: kamino.KindGallery, Name: pool.Gallery},
+		{Kind: kamino.KindDefinition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"}},
+		{Kind: kamino.KindSnapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Machine: kamino.Machine{Generation: "V2", Architecture: "x64"}},
+		{Kind: kamino.KindVersion, Name: "2026.1.2", Source: c.Address(pool, kamino.KindSnapshot, kamino.SnapshotName(pool.Name)), Storage: kamino.StorageZRS, Replica: 1},
 	} {
 		c.must(c.Create(ctx, pool, a))
 		c.clock.Advance(time.Hour)

@@ -23,7 +23,7 @@ func patchedNode(name, patched string, readyFor time.Duration) kamino.Node {
 func selectRules(image string) kamino.Rules {
 	r := kamino.AutoDefaults().Rules
 	if image != "" {
-		r.Image = &kamino.Artifact{Kind: kamino.Version, Name: image, State: kamino.Succeeded}
+		r.Image = &kamino.Artifact{Kind: kamino.KindVersion, Name: image, State: kamino.Succeeded}
 	}
 	return r
 }

@@ -52,14 +52,14 @@ func (c *fakeCloud) addPool(name string) *kamino.Pool {
 
 // put adds an artifact of a pool that Succeeded, with its parents.
 func (c *fakeCloud) put(p *kamino.Pool, kind kamino.Kind, name string, tags map[string]string) *kamino.Artifact {
-	if kind == kamino.Version {
-		c.put(p, kamino.Definition, kamino.DefinitionName(p.Name), nil)
+	if kind == kamino.KindVersion {
+		c.put(p, kamino.KindDefinition, kamino.DefinitionName(p.Name), nil)
 	}
-	if kind == kamino.Definition {
-		c.put(p, kamino.Gallery, fakeGallery, nil)
+	if kind == kamino.KindDefinition {
+		c.put(p, kamino.KindGallery, fakeGallery, nil)
 	}
 	a := &kamino.Artifact{Kind: kind, Name: name, ID: c.Address(*p, kind, name), State: kamino.Succeeded, Ready: true, Tags: tags}
-	if kind == kamino.Definition {
+	if kind == kamino.KindDefinition {
 		a.Generation, a.Architecture, a.SecurityType = "V2", "x64", "Standard"
 	}
 	if c.artifacts[a.ID] == nil {
@@ -95,11 +95,11 @@ func (c *fakeCloud) Instance(_ context.Context, id kamino.InstanceID) (kamino.In
 
 func (c *fakeCloud) Address(pool kamino.Pool, kind kamino.Kind, name string) string {
 	switch kind {
-	case kamino.Gallery:
+	case kamino.KindGallery:
 		return fakeGroup + "galleries/" + fakeGallery
-	case kamino.Definition:
+	case kamino.KindDefinition:
 		return fakeGroup + "galleries/" + fakeGallery + "/images/" + name
-	case kamino.Version:
+	case kamino.KindVersion:
 		return fakeGroup + "galleries/" + fakeGallery + "/images/" + kamino.DefinitionName(pool.Name) + "/versions/" + name
 	}
 	return fakeGroup + "snapshots/" + name
@@ -114,7 +114,7 @@ func (c *fakeCloud) Find(_ context.Context, pool kamino.Pool, kind kamino.Kind, 
 	}
 	var out []kamino.Artifact
 	for id, a := range c.artifacts {
-		if a.Kind == kind && strings.HasPrefix(id, c.Address(pool, kamino.Definition, kamino.DefinitionName(pool.Name))+"/") {
+		if a.Kind == kind && strings.HasPrefix(id, c.Address(pool, kamino.KindDefinition, kamino.DefinitionName(pool.Name))+"/") {
 			out = append(out, c.used(pool, *a))
 		}
 	}
@@ -160,7 +160,7 @@ func (c *fakeCloud) SetTags(_ context.Context, _ kamino.Pool, a kamino.Artifact)
 }
 
 func (c *fakeCloud) Withdraw(_ context.Context, pool kamino.Pool, version string, bad kamino.Bad) error {
-	a := c.artifacts[c.Address(pool, kamino.Version, version)]
+	a := c.artifacts[c.Address(pool, kamino.KindVersion, version)]
 	*a = a.Withdrawn(bad)
 	c.wrote("version %s excluded: %t", a.Name, a.Excluded)
 	return nil
@@ -169,7 +169,7 @@ func (c *fakeCloud) Withdraw(_ context.Context, pool kamino.Pool, version string
 func (c *fakeCloud) NextImage(_ context.Context, pool kamino.Pool, want kamino.Target) (next kamino.NextImage, err error) {
 	now, former := c.pools[pool.ID], len(want.Former) > 0
 	next.NeedsCustomData = former && want.Secrets.CustomData == nil
-	next.Image = c.Address(pool, kamino.Version, want.Version)
+	next.Image = c.Address(pool, kamino.KindVersion, want.Version)
 	if former {
 		next.Image = stock
 	}
@@ -229,7 +229,7 @@ func (c *fakeCloud) Homes() []kamino.Kind {
 	if c.homeless {
 		return nil
 	}
-	return []kamino.Kind{kamino.Gallery, kamino.Definition}
+	return []kamino.Kind{kamino.KindGallery, kamino.KindDefinition}
 }
 
 func (*fakeCloud) Canaries(context.Context, kamino.Pool) ([]kamino.Canary, error) { return nil, nil }

@@ -32,7 +32,7 @@ func TestLongWaits(t *testing.T) {
 func TestAllHeldReasons(t *testing.T) {
 	w := newFakeWorld()
 	p := stale(w)
-	w.cloud.put(p, kamino.Version, "2026.11.20", map[string]string{kamino.TagBuiltFrom: "n3", kamino.TagBuiltAt: "2026-11-20 02:00:00.000000", kamino.TagRun: "r2",
+	w.cloud.put(p, kamino.KindVersion, "2026.11.20", map[string]string{kamino.TagBuiltFrom: "n3", kamino.TagBuiltAt: "2026-11-20 02:00:00.000000", kamino.TagRun: "r2",
 		kamino.TagBad: "rolled back"}).Excluded = true
 	w.cluster.nodes["n2"].Annotations[kamino.KuredLastPatch.Annotation] = "2026-11-20T05:00:00Z"
 	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Ledger: kamino.Ledger{Wrote: &kamino.WrittenModel{Image: "/other", Seen: true}}}

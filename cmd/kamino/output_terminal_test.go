@@ -19,7 +19,7 @@ import (
 // twoImages is a pool whose model is at the later of two good versions.
 func twoImages(w *fakeWorld) *kamino.Pool {
 	p := stale(w)
-	w.cloud.put(p, kamino.Version, "2026.11.01", map[string]string{
+	w.cloud.put(p, kamino.KindVersion, "2026.11.01", map[string]string{
 		kamino.TagBuiltFrom: "n1", kamino.TagBuiltAt: "2026-11-01 00:42:10.000123", kamino.TagRun: "r0", kamino.TagReceipt: "sha256:1"})
 	return p
 }
@@ -68,7 +68,7 @@ func TestWithdrawAsks(t *testing.T) {
 		t.Run(typed, func(t *testing.T) {
 			w := newFakeWorld()
 			p := twoImages(w)
-			v := w.cloud.artifacts[w.cloud.Address(*p, kamino.Version, "2026.11.01")]
+			v := w.cloud.artifacts[w.cloud.Address(*p, kamino.KindVersion, "2026.11.01")]
 			args := []string{"withdraw", "--pool", pool1, "--version", "2026.11.01", "--reason", "disk fills up"}
 			typed, yes := strings.CutSuffix(typed, "--yes")
 			if yes {
@@ -135,7 +135,7 @@ func TestTablesDoNotWrap(t *testing.T) {
 	long := strings.Repeat("far too long ", 20)
 	show := func(typed, format string) string {
 		w := newFakeWorld()
-		v := w.cloud.artifacts[w.cloud.Address(*twoImages(w), kamino.Version, "2026.11.01")]
+		v := w.cloud.artifacts[w.cloud.Address(*twoImages(w), kamino.KindVersion, "2026.11.01")]
 		v.State, v.Failure = kamino.Failed, long
 		w.typed = typed
 		out, errs, code := w.kamino(t, "status", "-o", format)
@@ -226,7 +226,7 @@ func TestBootYAML(t *testing.T) {
 func TestPromoteTwice(t *testing.T) {
 	w := newFakeWorld()
 	p := twoImages(w)
-	w.cloud.artifacts[w.cloud.Address(*p, kamino.Version, "2026.11.10")].Tags[kamino.TagReceipt] = "sha256:1"
+	w.cloud.artifacts[w.cloud.Address(*p, kamino.KindVersion, "2026.11.10")].Tags[kamino.TagReceipt] = "sha256:1"
 	out, errs, code := w.kamino(t, "promote", "--pool", pool1)
 	if code != exitFine || !strings.Contains(out, "Already promoted: the next node boots from 2026.11.10") || len(w.writes()) > 0 {
 		t.Errorf("exit code %d, written %v\n%s%s", code, w.writes(), out, errs)

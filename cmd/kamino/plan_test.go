@@ -22,7 +22,7 @@ const pool1 = "k8s-pool1-vmss"
 // patched since.
 func stale(w *fakeWorld) *kamino.Pool {
 	p := w.cloud.addPool(pool1)
-	v := w.cloud.put(p, kamino.Version, "2026.11.10", map[string]string{
+	v := w.cloud.put(p, kamino.KindVersion, "2026.11.10", map[string]string{
 		kamino.TagBuiltFrom: "n1", kamino.TagBuiltAt: "2026-11-10 00:42:10.000123", kamino.TagRun: "r1"})
 	p.Model.Image, p.Model.Extensions = v.ID, []kamino.Extension{{Name: "AKSLinuxBilling"}}
 	w.addNode(pool1, "n1", "2026-11-09")
@@ -74,7 +74,7 @@ var planCases = []struct {
 	}},
 	{name: "model-elsewhere", world: func(w *fakeWorld) {
 		p := up(w)
-		newest := w.cloud.put(p, kamino.Version, "2026.11.15", map[string]string{kamino.TagBuiltFrom: "n2", kamino.TagRun: "r2", kamino.TagReceipt: "sha256:aa"})
+		newest := w.cloud.put(p, kamino.KindVersion, "2026.11.15", map[string]string{kamino.TagBuiltFrom: "n2", kamino.TagRun: "r2", kamino.TagReceipt: "sha256:aa"})
 		newest.Created = w.now.AddDate(0, 0, -5)
 	}, code: exitToDo},
 	{name: "model-of-somebody", world: func(w *fakeWorld) {
@@ -95,7 +95,7 @@ var planCases = []struct {
 	}, code: exitToDo},
 	{name: "other-generation", world: func(w *fakeWorld) {
 		p := stale(w)
-		w.cloud.put(p, kamino.Definition, kamino.DefinitionName(pool1), nil).Generation = "V1"
+		w.cloud.put(p, kamino.KindDefinition, kamino.DefinitionName(pool1), nil).Generation = "V1"
 	}, code: exitRefused},
 	{name: "stuck-pods", world: func(w *fakeWorld) {
 		stale(w)
@@ -119,7 +119,7 @@ var planCases = []struct {
 			Donor: "n3", Step: "image", Version: "2026.11.20", Started: w.now.Add(-20 * time.Minute), ModelWas: p.Model.Image}}
 	}, code: exitToDo},
 	{name: "being-built", world: func(w *fakeWorld) {
-		v := w.cloud.put(stale(w), kamino.Version, "2026.11.20", map[string]string{
+		v := w.cloud.put(stale(w), kamino.KindVersion, "2026.11.20", map[string]string{
 			kamino.TagBuiltFrom: "n3", kamino.TagBuiltAt: "2026-11-20 10:00:00.000000", kamino.TagRun: "r9", kamino.TagEpoch: "0", kamino.TagReceipt: "sha256:aa"})
 		v.State, v.Ready, v.Percent = kamino.Creating, false, 40
 	}, code: exitToDo},
@@ -130,15 +130,15 @@ var planCases = []struct {
 	{name: "rolled-back", world: func(w *fakeWorld) { badVersion(w, "2026.11.16", "2026-11-16 02:00:00.000000") }, code: exitToDo},
 	{name: "budgets-history-and-prune", world: budgets, args: []string{"--max-history", "2"}, code: exitToDo},
 	{name: "snapshot-of-today", world: func(w *fakeWorld) {
-		w.cloud.put(tried(w), kamino.Snapshot, kamino.SnapshotName(pool1), map[string]string{kamino.TagBuiltFrom: "n2",
+		w.cloud.put(tried(w), kamino.KindSnapshot, kamino.SnapshotName(pool1), map[string]string{kamino.TagBuiltFrom: "n2",
 			kamino.TagBuiltAt: "2026-11-20 09:00:00.000000", kamino.TagRun: "r9", kamino.TagEpoch: "0", kamino.TagReceipt: "sha256:aa"})
 	}, code: exitToDo},
 	{name: "snapshot-of-today-of-the-donor", world: func(w *fakeWorld) {
-		w.cloud.put(tried(w), kamino.Snapshot, kamino.SnapshotName(pool1), map[string]string{kamino.TagBuiltFrom: "n3",
+		w.cloud.put(tried(w), kamino.KindSnapshot, kamino.SnapshotName(pool1), map[string]string{kamino.TagBuiltFrom: "n3",
 			kamino.TagBuiltAt: "2026-11-20 09:00:00.000000", kamino.TagRun: "r9", kamino.TagEpoch: "0", kamino.TagReceipt: "sha256:aa"})
 	}, code: exitToDo},
 	{name: "original-builds-today", world: func(w *fakeWorld) {
-		v := w.cloud.put(stale(w), kamino.Version, "2026.11.20", map[string]string{kamino.TagBuiltFrom: "n3"})
+		v := w.cloud.put(stale(w), kamino.KindVersion, "2026.11.20", map[string]string{kamino.TagBuiltFrom: "n3"})
 		v.State, v.Ready, v.Percent = kamino.Creating, false, 40
 	}},
 	{name: "pool-gone", world: func(w *fakeWorld) {
@@ -169,17 +169,17 @@ func allRejected(w *fakeWorld) {
 
 func badVersion(w *fakeWorld, name, at string) {
 	p := stale(w)
-	w.cloud.put(p, kamino.Version, name, map[string]string{kamino.TagBuiltFrom: "n3", kamino.TagBuiltAt: at, kamino.TagRun: "r2",
+	w.cloud.put(p, kamino.KindVersion, name, map[string]string{kamino.TagBuiltFrom: "n3", kamino.TagBuiltAt: at, kamino.TagRun: "r2",
 		kamino.TagBad: "rolled back to 2026.11.10 at " + at[:10]}).Excluded = true
 }
 
 func budgets(w *fakeWorld) {
 	p := stale(w)
 	for _, name := range []string{"2026.9.30", "2026.10.02", "2026.10.20"} {
-		w.cloud.put(p, kamino.Version, name, map[string]string{kamino.TagBuiltFrom: "n1", kamino.TagRun: "r0"})
+		w.cloud.put(p, kamino.KindVersion, name, map[string]string{kamino.TagBuiltFrom: "n1", kamino.TagRun: "r0"})
 	}
 	w.instance("n1", func(in *kamino.Instance) {
-		in.Image = w.cloud.Address(*p, kamino.Version, "2026.10.02")
+		in.Image = w.cloud.Address(*p, kamino.KindVersion, "2026.10.02")
 	})
 	w.cluster.pods["n3"] = []kamino.Pod{
 		{Namespace: "shop", Name: "web-7d9f-x2x"}, {Namespace: "shop", Name: "db-0", Reason: "the disruption budget db needs 2 healthy pods and has 2 now"},

@@ -99,8 +99,8 @@ func poolsOf(ctx context.Context, provider kamino.Provider, nodes []kamino.Node,
 func remainsOf(ctx context.Context, provider kamino.Provider, pool kamino.Pool, homes map[string]remainder) ([]remainder, error) {
 	var out []remainder
 	var errs []error
-	names := map[kamino.Kind]string{kamino.Snapshot: kamino.SnapshotName(pool.Name), kamino.Definition: kamino.DefinitionName(pool.Name), kamino.Gallery: pool.Gallery}
-	for _, kind := range append([]kamino.Kind{kamino.Version, kamino.Snapshot, kamino.Parameter}, provider.Homes()...) {
+	names := map[kamino.Kind]string{kamino.KindSnapshot: kamino.SnapshotName(pool.Name), kamino.KindDefinition: kamino.DefinitionName(pool.Name), kamino.KindGallery: pool.Gallery}
+	for _, kind := range append([]kamino.Kind{kamino.KindVersion, kamino.KindSnapshot, kamino.KindParameter}, provider.Homes()...) {
 		found, err := provider.Find(ctx, pool, kind, names[kind])
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read each %s of pool %s: %w", kind, pool.Name, err))
@@ -114,7 +114,7 @@ func remainsOf(ctx context.Context, provider kamino.Provider, pool kamino.Pool, 
 			case a.OfFormer:
 				r.Needed = "an earlier pool of this name made it: make sure that no other cluster uses it"
 				out = append(out, r)
-			case a.Ours() || kind == kamino.Parameter:
+			case a.Ours() || kind == kamino.KindParameter:
 				out = append(out, r)
 			}
 		}
@@ -141,7 +141,7 @@ func removal(kind kamino.Kind, id string) string {
 	switch {
 	case cloudOf(id) == onAzure:
 		return "az resource delete --ids " + id
-	case kind == kamino.Parameter:
+	case kind == kamino.KindParameter:
 		return "aws ssm delete-parameter --name " + id
 	case strings.HasPrefix(id, "ami-"):
 		return "aws ec2 deregister-image --delete-associated-snapshots --image-id " + id

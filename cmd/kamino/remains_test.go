@@ -15,11 +15,11 @@ import (
 func remainsWorld() *fakeWorld {
 	w := newFakeWorld()
 	p := stale(w)
-	w.cloud.put(p, kamino.Gallery, fakeGallery, nil)
-	w.cloud.put(p, kamino.Definition, kamino.DefinitionName(p.Name), nil)
-	w.cloud.put(p, kamino.Version, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1"})
-	w.cloud.put(p, kamino.Version, "2026.10.01", map[string]string{kamino.TagRun: "of-another-cluster"}).OfFormer = true
-	w.cloud.put(p, kamino.Version, "1.0.0", nil) // somebody else's
+	w.cloud.put(p, kamino.KindGallery, fakeGallery, nil)
+	w.cloud.put(p, kamino.KindDefinition, kamino.DefinitionName(p.Name), nil)
+	w.cloud.put(p, kamino.KindVersion, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1"})
+	w.cloud.put(p, kamino.KindVersion, "2026.10.01", map[string]string{kamino.TagRun: "of-another-cluster"}).OfFormer = true
+	w.cloud.put(p, kamino.KindVersion, "1.0.0", nil) // somebody else's
 	w.cluster.leases[p.ID] = kamino.Lease{Pool: p.ID, Revision: "1"}
 	w.cluster.nodes["n1"].Labels = map[string]string{kamino.LabelPatched: "20261109", "team": "a"}
 	w.cluster.nodes["n2"].Annotations["kamino.dev/lineage"] = "x"
@@ -101,7 +101,7 @@ func TestRemainsAtOriginal(t *testing.T) {
 		"another boots from an image": {func(w *fakeWorld) {
 			other := w.cloud.addPool("pool2")
 			w.addNode("pool2", "m1", "")
-			other.Model.Image = w.cloud.put(other, kamino.Version, "2026.11.02", map[string]string{kamino.TagBuiltFrom: "m1"}).ID
+			other.Model.Image = w.cloud.put(other, kamino.KindVersion, "2026.11.02", map[string]string{kamino.TagBuiltFrom: "m1"}).ID
 		}, nil, false},
 		"another cannot be read": {func(w *fakeWorld) {
 			other := w.cloud.addPool("pool2")

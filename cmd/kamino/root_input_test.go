@@ -156,13 +156,13 @@ func TestBadInput(t *testing.T) {
 }
 
 func failedVersion(w *fakeWorld) {
-	v := w.cloud.put(w.cloud.pools[fakePool(pool1)], kamino.Version, "2026.11.09", map[string]string{kamino.TagBuiltFrom: "n1"})
+	v := w.cloud.put(w.cloud.pools[fakePool(pool1)], kamino.KindVersion, "2026.11.09", map[string]string{kamino.TagBuiltFrom: "n1"})
 	v.State, v.Ready, v.Failure = kamino.Failed, false, "the disk was odd"
 }
 
 func automatic(w *fakeWorld) {
 	p := w.cloud.pools[fakePool(pool1)]
-	w.cloud.put(p, kamino.Version, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1"})
+	w.cloud.put(p, kamino.KindVersion, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1"})
 	p.Refusals = []kamino.Refusal{{Code: "upgrade-policy", Field: "properties.upgradePolicy.mode", Value: "Automatic",
 		Why: "a change of the model would replace running nodes", Do: "set the mode to Manual"}}
 }
@@ -171,7 +171,7 @@ func automatic(w *fakeWorld) {
 // looked at.
 func held(w *fakeWorld) {
 	p := w.cloud.pools[fakePool(pool1)]
-	w.cloud.put(p, kamino.Version, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1"})
+	w.cloud.put(p, kamino.KindVersion, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1"})
 	w.cluster.alive = true
 	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Holder: "r9", Process: "host/77", Record: kamino.Record{Donor: "n3", Step: "drain"}}
 }

@@ -18,7 +18,7 @@ func history(w *fakeWorld) {
 	p := stale(w)
 	put := func(name string, tags map[string]string) *kamino.Artifact {
 		tags[kamino.TagRun], tags[kamino.TagParent] = "r-"+name, "kamino-k8s-pool1-vmss-prototype/versions/2026.9.30"
-		return w.cloud.put(p, kamino.Version, name, tags)
+		return w.cloud.put(p, kamino.KindVersion, name, tags)
 	}
 	put("2026.9.30", map[string]string{kamino.TagBuiltFrom: "n1", kamino.TagBuiltAt: "2026-09-30 00:42:10.000001"})
 	put("2026.10.02", map[string]string{kamino.TagBuiltFrom: "n2"})
@@ -27,11 +27,11 @@ func history(w *fakeWorld) {
 	failed.State, failed.Ready, failed.Failure = kamino.Failed, false, "the disk was odd"
 	building := put("2026.11.20", map[string]string{kamino.TagBuiltFrom: "n2"})
 	building.State, building.Ready, building.Percent = kamino.Creating, false, 40
-	w.instance("n1", func(in *kamino.Instance) { in.Image = w.cloud.Address(*p, kamino.Version, "2026.10.02") })
+	w.instance("n1", func(in *kamino.Instance) { in.Image = w.cloud.Address(*p, kamino.KindVersion, "2026.10.02") })
 	w.instance("n2", func(in *kamino.Instance) { in.Image = p.Model.Image })
 	w.cluster.nodes["n3"].Ready = false
 	for tag, value := range map[string]string{kamino.TagPackages: "00", kamino.TagPatched: "2026-11-09T12:00:00Z", kamino.TagKernel: "6.8.0-9", kamino.TagKubelet: "v1.35.1"} {
-		w.cloud.artifacts[w.cloud.Address(*p, kamino.Version, "2026.11.10")].Tags[tag] = value
+		w.cloud.artifacts[w.cloud.Address(*p, kamino.KindVersion, "2026.11.10")].Tags[tag] = value
 	}
 	w.cluster.nodes["n2"].Software = kamino.Software{Kernel: "6.8.0-12", Kubelet: "v1.35.1"}
 	w.cluster.nodes["n2"].Annotations[kamino.AnnotationFreshness] = `{"packageDigest":"11","patchedAt":"2026-11-19T12:00:00Z"}`
@@ -135,7 +135,7 @@ func TestStatusAway(t *testing.T) {
 func TestRollback(t *testing.T) {
 	w := newFakeWorld()
 	p := stale(w)
-	w.cloud.put(p, kamino.Version, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1", kamino.TagRun: "r0", kamino.TagReceipt: "sha256:1"})
+	w.cloud.put(p, kamino.KindVersion, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1", kamino.TagRun: "r0", kamino.TagReceipt: "sha256:1"})
 	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Ledger: kamino.Ledger{Original: &kamino.SavedModel{Image: stock, Saved: p.Model.Saved}}}
 	run := func(wantCode int, args ...string) string {
 		t.Helper()
@@ -145,7 +145,7 @@ func TestRollback(t *testing.T) {
 		}
 		return fmt.Sprintf("$ kamino rollback %s\n%s", strings.Join(args, " "), out)
 	}
-	image := func(version string) string { return w.cloud.Address(*p, kamino.Version, version) }
+	image := func(version string) string { return w.cloud.Address(*p, kamino.KindVersion, version) }
 	expect := func(what, model string, bad ...string) {
 		t.Helper()
 		if got := w.cloud.pools[p.ID].Model.Image; got != model {

@@ -58,7 +58,7 @@ func TestVersionsUnlisted(t *testing.T) {
 // TestVersionsGone: what stays away from lists is believed to be gone at last.
 func TestVersionsGone(t *testing.T) {
 	w := aged(1)
-	delete(w.artifacts, artifactKey(poolA, kamino.Version, "2026.03.09"))
+	delete(w.artifacts, artifactKey(poolA, kamino.KindVersion, "2026.03.09"))
 	began := w.now
 	o := options("a-0")
 	o.AdoptModel = true

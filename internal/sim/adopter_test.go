@@ -90,7 +90,7 @@ func nameAgain(begin func(uint64) *world) string {
 		return p.err.Error()
 	}
 	w.advance(w.now.Add(time.Minute))
-	delete(w.artifacts, artifactKey(poolA, kamino.Version, name)) // az sig image-version delete
+	delete(w.artifacts, artifactKey(poolA, kamino.KindVersion, name)) // az sig image-version delete
 	w.advance(w.now.Add(10 * time.Minute))
 	o.Donor, o.Today = "a-2", kamino.TodayAgain
 	p := w.update(o)

@@ -324,7 +324,7 @@ func TestRollbackFurther(t *testing.T) {
 func TestRollbackToOriginalAgain(t *testing.T) {
 	w := made(t)
 	for key, a := range w.artifacts {
-		if a.Kind == kamino.Version && a.Name != "2026.03.10" {
+		if a.Kind == kamino.KindVersion && a.Name != "2026.03.10" {
 			delete(w.artifacts, key)
 		}
 	}

@@ -21,8 +21,8 @@ type audit struct {
 	off        bool // where only the end of runs is looked at
 }
 
-var kinds = map[kamino.Kind]invariant.Kind{kamino.Gallery: invariant.Gallery, kamino.Definition: invariant.Definition,
-	kamino.Snapshot: invariant.Snapshot, kamino.Version: invariant.Version}
+var kinds = map[kamino.Kind]invariant.Kind{kamino.KindGallery: invariant.Gallery, kamino.KindDefinition: invariant.Definition,
+	kamino.KindSnapshot: invariant.Snapshot, kamino.KindVersion: invariant.Version}
 
 func (a *audit) begin(w *world) {
 	a.w = w
@@ -215,8 +215,8 @@ func (p *proc) auditPower(m *machine, want kamino.Power) {
 }
 
 func (p *proc) auditCreate(pool kamino.PoolID, want kamino.Artifact) {
-	verbs := map[kamino.Kind]invariant.Verb{kamino.Gallery: invariant.CreateGallery, kamino.Definition: invariant.CreateDefinition,
-		kamino.Snapshot: invariant.CreateSnapshot, kamino.Version: invariant.CreateVersion}
+	verbs := map[kamino.Kind]invariant.Verb{kamino.KindGallery: invariant.CreateGallery, kamino.KindDefinition: invariant.CreateDefinition,
+		kamino.KindSnapshot: invariant.CreateSnapshot, kamino.KindVersion: invariant.CreateVersion}
 	c := invariant.Call{Process: p.name, Verb: verbs[want.Kind], Pool: string(pool), Made: pictureArtifact(want, pool, kinds[want.Kind])}
 	for id, m := range p.w.machines {
 		if m.Disk == want.Source && p.seenOff[id] && m.Power != kamino.PowerOff {

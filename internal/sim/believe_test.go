@@ -98,7 +98,7 @@ func TestWithdrawalIsFinished(t *testing.T) {
 // model of a pool whose nodes do not follow the definition, and does not forget that they do not.
 func TestNoWithdrawalByAnUnreliableDefinition(t *testing.T) {
 	tag := func(w *world) string {
-		return w.artifacts[artifactKey(poolA, kamino.Definition, kamino.DefinitionName("a"))].Tags[kamino.TagPointer]
+		return w.artifacts[artifactKey(poolA, kamino.KindDefinition, kamino.DefinitionName("a"))].Tags[kamino.TagPointer]
 	}
 	check := func(what string, w *world, want string, err error) {
 		t.Helper()
@@ -154,7 +154,7 @@ func TestPruneKeepsWhatThePoolMayStickTo(t *testing.T) {
 	begin := func(sticky bool) *world {
 		w := pointing(1)
 		for _, m := range w.machines {
-			m.Image = artifactID(poolA, kamino.Version, "2026.02.10")
+			m.Image = artifactID(poolA, kamino.KindVersion, "2026.02.10")
 		}
 		if sticky {
 			w.pools[poolA].sticky = w.version("2026.03.09").ID
@@ -190,7 +190,7 @@ func TestPruneKeepsWhatThePoolMayStickTo(t *testing.T) {
 // next run would do.
 func TestOwnDefinitionIsNoPin(t *testing.T) {
 	w := untagged(1)
-	w.pools[poolA].image = artifactID(poolA, kamino.Definition, kamino.DefinitionName("a"))
+	w.pools[poolA].image = artifactID(poolA, kamino.KindDefinition, kamino.DefinitionName("a"))
 	if pin := w.status(t).Pinned; pin != nil {
 		t.Errorf("pinned: %v", pin)
 	}
@@ -212,7 +212,7 @@ func TestAdoptedPinIsOver(t *testing.T) {
 		t.Fatal(p.err)
 	}
 	l := w.leases[poolA]
-	l.Ledger.Wrote = &kamino.WrittenModel{Image: artifactID(poolA, kamino.Version, "2026.03.05"), Seen: true}
+	l.Ledger.Wrote = &kamino.WrittenModel{Image: artifactID(poolA, kamino.KindVersion, "2026.03.05"), Seen: true}
 	w.leases[poolA] = l
 	if p := w.update(byVersion); p.err == nil {
 		t.Fatal("a pin was overridden")

@@ -157,7 +157,7 @@ func TestRollbackBeforeTheBuildEnds(t *testing.T) {
 				if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", "2026.03.05"}) || (what == "failed") != (v == nil) || v != nil && !marked {
 					t.Errorf("%s, %s, %s: nodes booted from %v, the version is %+v, the ledger distrusts %v", reference, what, where, got, v, l.RolledBack)
 				}
-				if left := w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))]; left != nil {
+				if left := w.artifacts[artifactKey(poolA, kamino.KindSnapshot, kamino.SnapshotName("a"))]; left != nil {
 					t.Errorf("%s, %s, %s: snapshot %s is left", reference, what, where, left.Name)
 				}
 				w.sound(t)

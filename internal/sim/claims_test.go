@@ -207,7 +207,7 @@ func (l *lateUnlisted) SetPower(ctx context.Context, id kamino.InstanceID, want 
 }
 
 func (l *lateUnlisted) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) ([]kamino.Artifact, error) {
-	if kind == kamino.Version && name == "" && l.been && l.m.Kubelet {
+	if kind == kamino.KindVersion && name == "" && l.been && l.m.Kubelet {
 		l.been = false
 		_ = l.w.setPower(l.m, kamino.PowerOff, false)
 	}

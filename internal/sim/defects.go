@@ -97,7 +97,7 @@ var portDefects = []Defect{
 		ports: func() *tampering {
 			return &tampering{found: func(kind kamino.Kind, list []kamino.Artifact) []kamino.Artifact {
 				for i := range list {
-					if s := &list[i]; kind == kamino.Snapshot && s.State != kamino.Failed && s.State != kamino.Deleting {
+					if s := &list[i]; kind == kamino.KindSnapshot && s.State != kamino.Failed && s.State != kamino.Deleting {
 						s.State, s.Ready = kamino.Succeeded, true
 					}
 				}
@@ -171,7 +171,7 @@ func versions(f func(*kamino.Artifact)) func() *tampering {
 	return func() *tampering {
 		return &tampering{found: func(kind kamino.Kind, list []kamino.Artifact) []kamino.Artifact {
 			for i := range list {
-				if kind == kamino.Version {
+				if kind == kamino.KindVersion {
 					f(&list[i])
 				}
 			}

@@ -62,7 +62,7 @@ func (w *world) patch(node, at string) {
 }
 
 func (w *world) version(name string) *simArtifact {
-	return w.artifacts[artifactKey(poolA, kamino.Version, name)]
+	return w.artifacts[artifactKey(poolA, kamino.KindVersion, name)]
 }
 
 // inUse is the version that the model refers to.
@@ -81,7 +81,7 @@ func interruptedWith(t *testing.T, step, method string, kind worlds.Fault) *worl
 	sites, _ := golden(t, aged)
 	w := aged(1)
 	w.update(options("a-0"), fault{kind: kind, at: nth(t, sites, step, method, 1)})
-	if w.pools[poolA].image != artifactID(poolA, kamino.Version, "2026.03.09") {
+	if w.pools[poolA].image != artifactID(poolA, kamino.KindVersion, "2026.03.09") {
 		t.Fatal("the interrupted run has changed the model")
 	}
 	return w
@@ -92,7 +92,7 @@ func interruptedWith(t *testing.T, step, method string, kind worlds.Fault) *worl
 func TestOtherDonorsSnapshot(t *testing.T) {
 	for _, donor := range []string{"a-0", "a-2"} {
 		w := interruptedWith(t, "image", "Find image version", worlds.Interrupted)
-		if w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))] == nil {
+		if w.artifacts[artifactKey(poolA, kamino.KindSnapshot, kamino.SnapshotName("a"))] == nil {
 			t.Fatal("no snapshot is left")
 		}
 		p := w.update(options(donor))

@@ -52,7 +52,7 @@ func TestEtcdRestoredAfterKill(t *testing.T) {
 				w.RestoreEtcd()
 				w.advance(w.now.Add(3 * time.Minute))
 				m, n := w.donorOf("a-0")
-				snapshot := w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))] != nil
+				snapshot := w.artifacts[artifactKey(poolA, kamino.KindSnapshot, kamino.SnapshotName("a"))] != nil
 				away := m.Power == kamino.PowerOff || m.standing() != kamino.InService
 				if away && !snapshot {
 					w.decide(w.restore().found)
@@ -202,7 +202,7 @@ func TestEtcdRestoredOfYoungDonor(t *testing.T) {
 			w.startUpdate(&proc{faults: []fault{{kind: worlds.KillUnheard, at: s.at}}}, goldenOptions())
 			w.wait()
 			m, n := w.donorOf("a-0")
-			if m.Power != kamino.PowerOff || w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))] == nil {
+			if m.Power != kamino.PowerOff || w.artifacts[artifactKey(poolA, kamino.KindSnapshot, kamino.SnapshotName("a"))] == nil {
 				continue
 			}
 			found++

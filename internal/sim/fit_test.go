@@ -49,7 +49,7 @@ func TestFitRefusesBeforeAnythingIsTouched(t *testing.T) {
 // TestDefinitionThatDoesNotFit is found out in validate too.
 func TestDefinitionThatDoesNotFit(t *testing.T) {
 	w := aged(1)
-	w.artifacts[artifactKey(poolA, kamino.Definition, kamino.DefinitionName("a"))].SecurityType = "TrustedLaunch"
+	w.artifacts[artifactKey(poolA, kamino.KindDefinition, kamino.DefinitionName("a"))].SecurityType = "TrustedLaunch"
 	p := w.update(options("a-0"))
 	var step *kamino.StepError
 	if !errors.As(p.err, &step) || step.Step != "validate" || !strings.Contains(p.err.Error(), "can never be changed") {

@@ -53,7 +53,7 @@ func TestFormerPool(t *testing.T) {
 					w := begin(1)
 					for _, v := range w.versions(poolA) { // the pool has one version of its own
 						if v.Name != "2026.03.09" {
-							delete(w.artifacts, artifactKey(poolA, kamino.Version, v.Name))
+							delete(w.artifacts, artifactKey(poolA, kamino.KindVersion, v.Name))
 						}
 					}
 					former := w.addFormer(at)
@@ -100,7 +100,7 @@ func TestSameMachines(t *testing.T) {
 			for _, withdraws := range []bool{false, true} {
 				w := aged(1)
 				for _, a := range w.artifacts {
-					if a.Kind == kamino.Version {
+					if a.Kind == kamino.KindVersion {
 						a.Machine = other
 					}
 				}

@@ -92,7 +92,7 @@ func (w *world) Exclude() {
 	for _, v := range w.versions(poolA) {
 		if v.State == kamino.Succeeded && !v.Excluded {
 			w.excluded = w.now
-			w.flag(w.artifacts[artifactKey(poolA, kamino.Version, v.Name)], true)
+			w.flag(w.artifacts[artifactKey(poolA, kamino.KindVersion, v.Name)], true)
 			w.happened("a person takes version %s out of latest", v.Name)
 			return
 		}
@@ -103,11 +103,11 @@ func (w *world) Exclude() {
 func (w *world) Script(node string) {
 	m, _ := w.donorOf(node)
 	name := kamino.SnapshotName(poolA.Name())
-	key := artifactKey(poolA, kamino.Snapshot, name)
+	key := artifactKey(poolA, kamino.KindSnapshot, name)
 	if m == nil || w.artifacts[key] != nil {
 		return
 	}
-	w.artifacts[key] = &simArtifact{pool: poolA, Artifact: kamino.Artifact{Kind: kamino.Snapshot, Name: name, ID: artifactID(poolA, kamino.Snapshot, name),
+	w.artifacts[key] = &simArtifact{pool: poolA, Artifact: kamino.Artifact{Kind: kamino.KindSnapshot, Name: name, ID: artifactID(poolA, kamino.KindSnapshot, name),
 		State: kamino.Succeeded, Ready: true, Percent: 100, Created: w.now, Source: m.Disk, Tags: map[string]string{kamino.TagBuiltFrom: node}}}
 	w.happened("the original script takes a snapshot of %s", node)
 }
@@ -147,7 +147,7 @@ func (w *world) Squat() {
 // DeleteSnapshot implements worlds.World. A version that is being built from it fails.
 func (w *world) DeleteSnapshot() {
 	for key, a := range w.artifacts {
-		if a.Kind != kamino.Snapshot {
+		if a.Kind != kamino.KindSnapshot {
 			continue
 		}
 		for _, v := range w.artifacts {

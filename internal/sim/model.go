@@ -31,9 +31,9 @@ func (p *simPool) revisionText() string { return strconv.Itoa(p.revision) }
 // imageOf is what the model refers to once a version is promoted.
 func (p *simPool) imageOf(want kamino.Target) string {
 	if want.Reference == kamino.ByDefinition {
-		return artifactID(p.id, kamino.Definition, kamino.DefinitionName(p.id.Name()))
+		return artifactID(p.id, kamino.KindDefinition, kamino.DefinitionName(p.id.Name()))
 	}
-	return artifactID(p.id, kamino.Version, want.Version)
+	return artifactID(p.id, kamino.KindVersion, want.Version)
 }
 
 // wanted is the document that a model is to become, and how it differs.
@@ -172,7 +172,7 @@ func (s simProvider) Withdraw(ctx context.Context, pool kamino.Pool, version str
 		left := slices.ContainsFunc(w.versions(pool.ID), func(v kamino.Artifact) bool {
 			return v.Name != version && v.State == kamino.Succeeded && !v.Excluded
 		})
-		if p := w.pools[pool.ID]; !left && !have.Excluded && p.image == artifactID(p.id, kamino.Definition, kamino.DefinitionName(p.id.Name())) {
+		if p := w.pools[pool.ID]; !left && !have.Excluded && p.image == artifactID(p.id, kamino.KindDefinition, kamino.DefinitionName(p.id.Name())) {
 			return have, fmt.Errorf("withdraw version %s: %w", version, kamino.ErrInUse)
 		}
 		return have.Withdrawn(bad), nil
@@ -182,7 +182,7 @@ func (s simProvider) Withdraw(ctx context.Context, pool kamino.Pool, version str
 func (s simProvider) writeVersion(ctx context.Context, method string, pool kamino.PoolID, name string, change func(kamino.Artifact) (kamino.Artifact, error)) error {
 	w := s.p.w
 	return s.p.call(ctx, call{method: method, subject: name, write: true}, func(f *fault) error {
-		have := w.artifacts[artifactKey(pool, kamino.Version, name)]
+		have := w.artifacts[artifactKey(pool, kamino.KindVersion, name)]
 		if have == nil {
 			return fmt.Errorf("version %s: %w", name, kamino.ErrNotFound)
 		}
@@ -215,7 +215,7 @@ func (s simProvider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Art
 			return fmt.Errorf("%s %s: %w", a.Kind, a.Name, kamino.ErrNotFound)
 		}
 		want := a
-		if a.Kind == kamino.Version {
+		if a.Kind == kamino.KindVersion {
 			var err error
 			if want, err = have.Retagged(a); err != nil {
 				return err
@@ -226,7 +226,7 @@ func (s simProvider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Art
 		}
 		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.MarkVersion, Pool: string(pool.ID), Target: have.ID})
 		have.Tags = maps.Clone(want.Tags)
-		if a.Kind == kamino.Version {
+		if a.Kind == kamino.KindVersion {
 			w.written(have, f)
 		}
 		return nil
@@ -259,7 +259,7 @@ func (w *world) flag(a *simArtifact, excluded bool) {
 
 // bootsFrom is the image of a pool's next instance: "" where a definition stands for nothing.
 func (w *world) bootsFrom(p *simPool) string {
-	if p.image != artifactID(p.id, kamino.Definition, kamino.DefinitionName(p.id.Name())) {
+	if p.image != artifactID(p.id, kamino.KindDefinition, kamino.DefinitionName(p.id.Name())) {
 		return p.image
 	}
 	image, newest := "", ""
@@ -268,7 +268,7 @@ func (w *world) bootsFrom(p *simPool) string {
 		if w.now.Before(a.settle) {
 			excluded = a.shown
 		}
-		if a.pool == p.id && a.Kind == kamino.Version && a.State == kamino.Succeeded && !excluded && (newest == "" || kamino.CompareVersions(a.Name, newest) > 0) {
+		if a.pool == p.id && a.Kind == kamino.KindVersion && a.State == kamino.Succeeded && !excluded && (newest == "" || kamino.CompareVersions(a.Name, newest) > 0) {
 			image, newest = a.ID, a.Name
 		}
 	}

@@ -17,7 +17,7 @@ func TestNodelessUnexplained(t *testing.T) {
 		w.startUpdate(&proc{faults: []fault{{kind: worlds.KillUnheard, at: s.at}}}, goldenOptions())
 		w.wait()
 		m, n := w.donorOf("a-0")
-		if m.Power != kamino.PowerOff || w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))] != nil {
+		if m.Power != kamino.PowerOff || w.artifacts[artifactKey(poolA, kamino.KindSnapshot, kamino.SnapshotName("a"))] != nil {
 			continue
 		}
 		w.RestoreEtcd()

@@ -14,7 +14,7 @@ import (
 )
 
 func (w *world) definition() *simArtifact {
-	return w.artifacts[artifactKey(poolA, kamino.Definition, kamino.DefinitionName("a"))]
+	return w.artifacts[artifactKey(poolA, kamino.KindDefinition, kamino.DefinitionName("a"))]
 }
 
 // TestTagIsBelieved: a definition that is tagged as unreliable is not relied upon, also where the
@@ -210,7 +210,7 @@ func TestOneModelIsOneWrite(t *testing.T) {
 func TestWithdrawOfTheHidden(t *testing.T) {
 	w := pointing(1)
 	for _, a := range w.artifacts {
-		a.Excluded = a.Kind == kamino.Version
+		a.Excluded = a.Kind == kamino.KindVersion
 	}
 	v := w.waits("2026.03.10")
 	if _, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Version: v.Name, Reason: "bad"}); p.err != nil || v.Tags[kamino.TagBad] != "bad" {
@@ -236,7 +236,7 @@ func TestNoVersionIsMadeAnew(t *testing.T) {
 			w.wait()
 			made := 0
 			for _, c := range again.log {
-				if c.call.create && strings.Contains(c.call.method, string(kamino.Version)) {
+				if c.call.create && strings.Contains(c.call.method, string(kamino.KindVersion)) {
 					made++
 				}
 			}

@@ -17,7 +17,7 @@ import (
 func pointing(seed uint64) *world {
 	w := aged(seed)
 	w.tagged = false
-	definition := artifactID(poolA, kamino.Definition, kamino.DefinitionName("a"))
+	definition := artifactID(poolA, kamino.KindDefinition, kamino.DefinitionName("a"))
 	w.pools[poolA].image = definition
 	l := w.leases[poolA]
 	l.Ledger.Wrote = &kamino.WrittenModel{Image: definition, Seen: true}
@@ -164,7 +164,7 @@ func TestPointerNeverStandsForNothing(t *testing.T) {
 	at := nth(t, p.log, "mark", "Find image version", 1)
 	w = pointing(1)
 	gone := &rival{Rival: worlds.Rival{Name: "the target is deleted"}, happen: func(w *world) {
-		delete(w.artifacts, artifactKey(poolA, kamino.Version, "2026.03.05"))
+		delete(w.artifacts, artifactKey(poolA, kamino.KindVersion, "2026.03.05"))
 	}}
 	_, err := w.rollback(t, engine.RollbackOptions{Pool: "a", To: "2026.03.05"}, fault{kind: worlds.RivalActs, at: at, rival: gone})
 	if err == nil || !slices.Equal(w.turns(), []string{"2026.03.09"}) {
@@ -238,7 +238,7 @@ func TestPointerDistrusted(t *testing.T) {
 		return w
 	}
 	tag := func(w *world) string {
-		return w.artifacts[artifactKey(poolA, kamino.Definition, kamino.DefinitionName("a"))].Tags[kamino.TagPointer]
+		return w.artifacts[artifactKey(poolA, kamino.KindDefinition, kamino.DefinitionName("a"))].Tags[kamino.TagPointer]
 	}
 	unset := options("a-0")
 	auto := autoOptions()
@@ -314,7 +314,7 @@ func TestPinForAnHour(t *testing.T) {
 	}
 	w.patch("a-2", w.now.Format(time.RFC3339))
 	p, _ := w.auto(autoOptions())
-	if d := w.artifacts[artifactKey(poolA, kamino.Definition, kamino.DefinitionName("a"))]; p.err != nil || d.Tags[kamino.TagPointer] != "" || w.pools[poolA].image != d.ID {
+	if d := w.artifacts[artifactKey(poolA, kamino.KindDefinition, kamino.DefinitionName("a"))]; p.err != nil || d.Tags[kamino.TagPointer] != "" || w.pools[poolA].image != d.ID {
 		t.Errorf("%v: the definition has the tag %q, the model refers to %s", p.err, d.Tags[kamino.TagPointer], lastSegment(w.pools[poolA].image))
 	}
 }
@@ -423,7 +423,7 @@ func TestImageOnly(t *testing.T) {
 	if pool.image != image || pool.revision != revision {
 		t.Fatalf("the model was written: %s", pool.image)
 	}
-	pool.image = artifactID(poolA, kamino.Definition, kamino.DefinitionName("a")) // by its owner
+	pool.image = artifactID(poolA, kamino.KindDefinition, kamino.DefinitionName("a")) // by its owner
 	w.watchNext()
 	w.advance(w.now.Add(24 * time.Hour))
 	p = w.update(unset)

@@ -152,7 +152,7 @@ func TestAgainBesideAFailedVersion(t *testing.T) {
 	v.State, v.Ready, v.Tags = kamino.Failed, false, map[string]string{"team": "x"}
 	o := options("a-0")
 	o.Today = kamino.TodayAgain
-	if p := w.update(o); p.err != nil || w.inUse(t) == nil || w.inUse(t).Name != kamino.VersionName(w.now)+"01" || w.artifacts[artifactKey(poolA, kamino.Version, v.Name)] != v {
+	if p := w.update(o); p.err != nil || w.inUse(t) == nil || w.inUse(t).Name != kamino.VersionName(w.now)+"01" || w.artifacts[artifactKey(poolA, kamino.KindVersion, v.Name)] != v {
 		t.Errorf("with --again: %v; hint: %s", p.err, kamino.Hint(p.err))
 	}
 }
@@ -338,7 +338,7 @@ func TestPromotionByHandByVersion(t *testing.T) {
 		},
 	} {
 		w := untagged(1)
-		w.artifacts[artifactKey(poolA, kamino.Definition, kamino.DefinitionName("a"))] = pointing(1).definition()
+		w.artifacts[artifactKey(poolA, kamino.KindDefinition, kamino.DefinitionName("a"))] = pointing(1).definition()
 		w.waits("2026.03.10")
 		change(w)
 		w.watchNext()

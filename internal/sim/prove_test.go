@@ -458,7 +458,7 @@ func TestPromotePinned(t *testing.T) {
 		if p := w.pools[poolA]; p.image == w.bootsFrom(p) {
 			l := w.leases[poolA]
 			l.Ledger.Wrote = &kamino.WrittenModel{Image: p.image, Seen: true}
-			w.leases[poolA], p.image = l, artifactID(poolA, kamino.Version, "2026.03.05")
+			w.leases[poolA], p.image = l, artifactID(poolA, kamino.KindVersion, "2026.03.05")
 		} else {
 			w.version("2026.03.09").Tags[kamino.TagOffer] = "offered"
 			w.version("2026.03.09").Excluded = true
@@ -652,7 +652,7 @@ func TestWatch(t *testing.T) {
 		w.version("2026.03.09").Tags[kamino.TagRun] = "former"
 		w.version("2026.03.09").sick = mute
 		for i := range 2 - tt.late { // for months
-			m := w.addMachine(poolA, fmt.Sprintf("a-old%d", i), artifactID(poolA, kamino.Version, "2026.03.09"))
+			m := w.addMachine(poolA, fmt.Sprintf("a-old%d", i), artifactID(poolA, kamino.KindVersion, "2026.03.09"))
 			m.Kubelet = false
 			delete(w.nodes, m.Hostname)
 		}
@@ -722,7 +722,7 @@ func spots(w *world) { w.pools[poolA].refusals = []kamino.Refusal{{Code: "spot"}
 func joined(w *world, n int) {
 	for i := range n {
 		name := fmt.Sprintf("a-older%d", i)
-		w.addMachine(poolA, name, artifactID(poolA, kamino.Version, "2026.03.05"))
+		w.addMachine(poolA, name, artifactID(poolA, kamino.KindVersion, "2026.03.05"))
 		w.nodes[name].Labels[zoneLabel], w.nodes[name].Created = theZone, w.now
 	}
 }

@@ -74,11 +74,11 @@ func artifactKey(pool kamino.PoolID, kind kamino.Kind, name string) string {
 
 func artifactID(pool kamino.PoolID, kind kamino.Kind, name string) string {
 	switch kind {
-	case kamino.Gallery:
+	case kamino.KindGallery:
 		return groupID + "/galleries/" + name
-	case kamino.Definition:
+	case kamino.KindDefinition:
 		return groupID + "/galleries/" + galleryA + "/images/" + name
-	case kamino.Version:
+	case kamino.KindVersion:
 		return groupID + "/galleries/" + galleryA + "/images/" + kamino.DefinitionName(pool.Name()) + "/versions/" + name
 	}
 	return groupID + "/snapshots/" + name
@@ -87,16 +87,16 @@ func artifactID(pool kamino.PoolID, kind kamino.Kind, name string) string {
 // addVersion puts an old version of ours into the gallery.
 func (w *world) addVersion(pool kamino.PoolID, name string) *simArtifact {
 	for _, a := range []kamino.Artifact{
-		{Kind: kamino.Gallery, Name: galleryA},
-		{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name()), Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"}},
-		{Kind: kamino.Version, Name: name, Ready: true, Storage: kamino.StorageZRS, Tags: map[string]string{kamino.TagBuiltFrom: "old", kamino.TagReceipt: "sha256:old"}},
+		{Kind: kamino.KindGallery, Name: galleryA},
+		{Kind: kamino.KindDefinition, Name: kamino.DefinitionName(pool.Name()), Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"}},
+		{Kind: kamino.KindVersion, Name: name, Ready: true, Storage: kamino.StorageZRS, Tags: map[string]string{kamino.TagBuiltFrom: "old", kamino.TagReceipt: "sha256:old"}},
 	} {
 		a.ID, a.State, a.Percent, a.Created = artifactID(pool, a.Kind, a.Name), kamino.Succeeded, 100, w.now.AddDate(0, 0, -30)
 		if key := artifactKey(pool, a.Kind, a.Name); w.artifacts[key] == nil {
 			w.artifacts[key] = &simArtifact{Artifact: a, pool: pool}
 		}
 	}
-	return w.artifacts[artifactKey(pool, kamino.Version, name)]
+	return w.artifacts[artifactKey(pool, kamino.KindVersion, name)]
 }
 
 // lastSegment is the name at the end of an ID with slashes.
@@ -107,7 +107,7 @@ func (w *world) versions(pool kamino.PoolID) []kamino.Artifact {
 	var out []kamino.Artifact
 	next, users := w.bootsFrom(w.pools[pool]), w.users()
 	for _, a := range w.artifacts {
-		if a.pool != pool || a.Kind != kamino.Version || w.now.Before(a.hidden) {
+		if a.pool != pool || a.Kind != kamino.KindVersion || w.now.Before(a.hidden) {
 			continue
 		}
 		out = append(out, a.shows(next, users))
@@ -232,7 +232,7 @@ func (s simProvider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kin
 			if a := w.artifacts[artifactKey(pool.ID, kind, name)]; a != nil && !w.now.Before(a.hidden) {
 				out = []kamino.Artifact{a.shows(w.bootsFrom(w.pools[a.pool]), w.users())}
 				out[0].Ready = a.Ready && !w.now.Before(a.settle)
-				if kind == kamino.Definition && w.tagged {
+				if kind == kamino.KindDefinition && w.tagged {
 					out[0] = out[0].WithTag(kamino.TagPointer, kamino.TagPointerUnreliable)
 				}
 			}
@@ -250,7 +250,7 @@ func (s simProvider) Create(ctx context.Context, pool kamino.Pool, want kamino.A
 			if have.State == kamino.Deleting {
 				return fmt.Errorf("create %s: %w", want.Name, kamino.ErrInProgress)
 			}
-			if have.State == kamino.Failed && (want.Kind == kamino.Gallery || want.Kind == kamino.Definition) {
+			if have.State == kamino.Failed && (want.Kind == kamino.KindGallery || want.Kind == kamino.KindDefinition) {
 				w.begin(key, pool.ID, want, f)
 				return nil
 			}
@@ -259,14 +259,14 @@ func (s simProvider) Create(ctx context.Context, pool kamino.Pool, want kamino.A
 			}
 			return nil
 		}
-		if want.Kind == kamino.Version && w.artifacts[artifactKey(pool.ID, kamino.Snapshot, lastSegment(want.Source))] == nil {
+		if want.Kind == kamino.KindVersion && w.artifacts[artifactKey(pool.ID, kamino.KindSnapshot, lastSegment(want.Source))] == nil {
 			return fmt.Errorf("source %s: %w", want.Source, kamino.ErrNotFound)
 		}
-		if want.Kind == kamino.Snapshot && !w.diskExists(want.Source) {
+		if want.Kind == kamino.KindSnapshot && !w.diskExists(want.Source) {
 			return fmt.Errorf("disk %s: %w", want.Source, kamino.ErrNotFound)
 		}
 		s.p.auditCreate(pool.ID, want)
-		if p := w.pools[pool.ID]; want.Kind == kamino.Version && want.Storage != kamino.StorageLRS && p.noZRS == 1 {
+		if p := w.pools[pool.ID]; want.Kind == kamino.KindVersion && want.Storage != kamino.StorageLRS && p.noZRS == 1 {
 			return fmt.Errorf("StorageAccountType 'Standard_ZRS' is not supported in region west")
 		}
 		w.staleList = w.versions(pool.ID)
@@ -310,13 +310,13 @@ func (w *world) diskExists(disk string) bool {
 func (w *world) begin(key string, pool kamino.PoolID, want kamino.Artifact, f *fault) {
 	a := &simArtifact{Artifact: want, pool: pool}
 	a.ID, a.State, a.Created, a.Tags = artifactID(pool, want.Kind, want.Name), kamino.Creating, w.now, maps.Clone(want.Tags)
-	if want.Kind == kamino.Version && a.Storage == "" {
+	if want.Kind == kamino.KindVersion && a.Storage == "" {
 		a.Storage = kamino.StorageZRS
 	}
 	if f.is(worlds.LateCreate) {
 		a.hidden = w.now.Add(30 * time.Second)
 	}
-	if want.Kind == kamino.Version && w.sick != noQuota {
+	if want.Kind == kamino.KindVersion && w.sick != noQuota {
 		a.sick = w.sick
 	}
 	w.artifacts[key] = a
@@ -324,11 +324,11 @@ func (w *world) begin(key string, pool kamino.PoolID, want kamino.Artifact, f *f
 	if f.fails() {
 		failed = "the operation ended Failed"
 	}
-	if want.Kind == kamino.Version && a.Storage == kamino.StorageZRS && w.pools[pool].noZRS == 2 {
+	if want.Kind == kamino.KindVersion && a.Storage == kamino.StorageZRS && w.pools[pool].noZRS == 2 {
 		failed = "Storage account type Standard_ZRS is not supported here"
 	}
-	takes := map[kamino.Kind]time.Duration{kamino.Gallery: 5 * time.Second, kamino.Definition: 5 * time.Second, kamino.Snapshot: 10 * time.Second, kamino.Version: buildTime}[want.Kind]
-	ready := map[kamino.Kind]time.Duration{kamino.Snapshot: copyTime, kamino.Version: 2 * time.Minute}[want.Kind]
+	takes := map[kamino.Kind]time.Duration{kamino.KindGallery: 5 * time.Second, kamino.KindDefinition: 5 * time.Second, kamino.KindSnapshot: 10 * time.Second, kamino.KindVersion: buildTime}[want.Kind]
+	ready := map[kamino.Kind]time.Duration{kamino.KindSnapshot: copyTime, kamino.KindVersion: 2 * time.Minute}[want.Kind]
 	present := func() bool { return w.artifacts[key] == a && a.State != kamino.Deleting }
 	w.after(takes, func() {
 		if !present() {
@@ -361,10 +361,10 @@ func (s simProvider) Delete(ctx context.Context, pool kamino.Pool, a kamino.Arti
 		if have == nil || have.State == kamino.Deleting {
 			return nil
 		}
-		if v := have.shows(w.bootsFrom(w.pools[have.pool]), w.users()); a.Kind == kamino.Version && (v.InModel || v.Instances > 0) {
+		if v := have.shows(w.bootsFrom(w.pools[have.pool]), w.users()); a.Kind == kamino.KindVersion && (v.InModel || v.Instances > 0) {
 			return fmt.Errorf("delete version %s: %w", a.Name, kamino.ErrInUse)
 		}
-		if a.Kind == kamino.Version && have.State == kamino.Creating {
+		if a.Kind == kamino.KindVersion && have.State == kamino.Creating {
 			return fmt.Errorf("delete version %s: %w", a.Name, kamino.ErrInProgress)
 		}
 		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.DeleteArtifact, Pool: string(pool.ID), Kind: kinds[have.Kind], Target: have.ID})
@@ -384,4 +384,6 @@ func (s simProvider) Delete(ctx context.Context, pool kamino.Pool, a kamino.Arti
 	})
 }
 
-func (simProvider) Homes() []kamino.Kind { return []kamino.Kind{kamino.Gallery, kamino.Definition} }
+func (simProvider) Homes() []kamino.Kind {
+	return []kamino.Kind{kamino.KindGallery, kamino.KindDefinition}
+}

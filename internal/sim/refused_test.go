@@ -73,7 +73,7 @@ func TestRightlessGivesBack(t *testing.T) {
 type unlisted struct{ simProvider }
 
 func (s unlisted) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) ([]kamino.Artifact, error) {
-	if kind == kamino.Version && name == "" {
+	if kind == kamino.KindVersion && name == "" {
 		return nil, fmt.Errorf("list versions: %w", kamino.ErrForbidden)
 	}
 	return s.simProvider.Find(ctx, pool, kind, name)

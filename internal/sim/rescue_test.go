@@ -296,7 +296,7 @@ func TestRefusedGivesBack(t *testing.T) {
 type locked struct{ simProvider }
 
 func (s locked) Delete(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
-	if a.Kind == kamino.Snapshot {
+	if a.Kind == kamino.KindSnapshot {
 		return errors.New("ScopeLocked: the scope cannot perform delete operation because following scope(s) are locked")
 	}
 	return s.simProvider.Delete(ctx, pool, a)
@@ -323,7 +323,7 @@ type halfway struct {
 }
 
 func (s halfway) Delete(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
-	if err := s.simProvider.Delete(ctx, pool, a); err != nil || a.Kind != kamino.Version {
+	if err := s.simProvider.Delete(ctx, pool, a); err != nil || a.Kind != kamino.KindVersion {
 		return err
 	}
 	if s.asked[a.Name]++; s.asked[a.Name] < 3 {
@@ -556,7 +556,7 @@ func TestDonorIsBack(t *testing.T) {
 	p.tune = func(e *engine.Engine) {
 		e.DonorBack = func(pool kamino.PoolID) {
 			told++
-			if n := w.nodes["a-2"]; pool != poolA || w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))] == nil || n.Annotations[kamino.AnnotationRun] != "" {
+			if n := w.nodes["a-2"]; pool != poolA || w.artifacts[artifactKey(poolA, kamino.KindSnapshot, kamino.SnapshotName("a"))] == nil || n.Annotations[kamino.AnnotationRun] != "" {
 				t.Errorf("told that the donor of %s is back: node a-2 has %v", pool, n.Annotations)
 			}
 		}

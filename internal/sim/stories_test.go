@@ -282,8 +282,8 @@ func copiedTags(of string, known bool) string {
 	w := aged(1)
 	donor := w.machineOf(w.nodes["a-0"])
 	snapshot := kamino.SnapshotName("a")
-	w.artifacts[artifactKey(poolA, kamino.Snapshot, snapshot)] = &simArtifact{pool: poolA, Artifact: kamino.Artifact{
-		Kind: kamino.Snapshot, Name: snapshot, ID: artifactID(poolA, kamino.Snapshot, snapshot), State: kamino.Succeeded, Ready: true, Percent: 100,
+	w.artifacts[artifactKey(poolA, kamino.KindSnapshot, snapshot)] = &simArtifact{pool: poolA, Artifact: kamino.Artifact{
+		Kind: kamino.KindSnapshot, Name: snapshot, ID: artifactID(poolA, kamino.KindSnapshot, snapshot), State: kamino.Succeeded, Ready: true, Percent: 100,
 		Created: w.now, Source: w.machineOf(w.nodes[of]).Disk,
 		Tags: map[string]string{kamino.TagBuiltFrom: "a-0", kamino.TagVM: donor.VMID, kamino.TagReceipt: "deadbeef", kamino.TagRun: "r-earlier",
 			kamino.TagEpoch: "7", kamino.TagBuiltAt: w.now.UTC().Format(kamino.BuiltAtFormat)}}}

@@ -23,7 +23,7 @@ func aged(seed uint64) *world {
 	for _, name := range names {
 		w.addVersion(poolA, name)
 	}
-	id := func(i int) string { return artifactID(poolA, kamino.Version, names[i]) }
+	id := func(i int) string { return artifactID(poolA, kamino.KindVersion, names[i]) }
 	p.image, p.custom, p.exts = id(4), "noop", []string{"monitor"}
 	w.machines[w.nodes["a-1"].ProviderID].Image = id(1)
 	w.machines[w.nodes["a-2"].ProviderID].Image = id(4)
@@ -35,7 +35,7 @@ func aged(seed uint64) *world {
 
 // pin points the model at an old version, as a person does who trusts no newer.
 func (w *world) pin(version string) {
-	if v := w.artifacts[artifactKey(poolA, kamino.Version, version)]; v != nil {
+	if v := w.artifacts[artifactKey(poolA, kamino.KindVersion, version)]; v != nil {
 		w.pools[poolA].image = v.ID
 	}
 }

@@ -184,7 +184,7 @@ func TestAgainGoesOn(t *testing.T) {
 			if lease.Holder == "" && (len(past) == 0 || past[0].Failure == "") {
 				continue
 			}
-			shot := w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))]
+			shot := w.artifacts[artifactKey(poolA, kamino.KindSnapshot, kamino.SnapshotName("a"))]
 			made := shot != nil && shot.State == kamino.Succeeded || w.version("2026.03.1001") != nil
 			w.advance(w.now.Add(5 * time.Minute))
 			w.tracing, w.trace = true, nil

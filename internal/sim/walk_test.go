@@ -211,7 +211,7 @@ func (k *walk) settle() {
 		return
 	}
 	pool := w.pools[poolA]
-	v := w.artifacts[artifactKey(poolA, kamino.Version, p.result.Version)]
+	v := w.artifacts[artifactKey(poolA, kamino.KindVersion, p.result.Version)]
 	left := k.proof.Promote == kamino.PromoteManual
 	if left && (v == nil || !p.result.Waiting && w.bootsFrom(pool) != v.ID) {
 		w.audit.violate("I15", "a clean update leaves its version to nobody: %+v", p.result)

@@ -23,7 +23,7 @@ func TestWatchGoesOn(t *testing.T) {
 	ready, broken := 0, 0
 	for _, m := range w.machines {
 		n := w.nodes[m.Hostname]
-		if n == nil || m.Image != artifactID(poolA, kamino.Version, next) {
+		if n == nil || m.Image != artifactID(poolA, kamino.KindVersion, next) {
 			continue
 		}
 		if n.Ready {
@@ -105,7 +105,7 @@ func TestWatchWithoutBirths(t *testing.T) {
 		w.watchNext()
 		broken := 0
 		for range 4 { // of the older version, for months
-			w.addMachine(poolA, "a-old"+string(rune('0'+broken)), artifactID(poolA, kamino.Version, "2026.03.05"))
+			w.addMachine(poolA, "a-old"+string(rune('0'+broken)), artifactID(poolA, kamino.KindVersion, "2026.03.05"))
 			broken++
 		}
 		for _, host := range []string{"a-old0", "a-old1"} { // and two are broken, which is why somebody looked

@@ -49,7 +49,7 @@ func (p *proc) watches(ctx context.Context) {
 // budget.
 func resumed(zone string, first, more int) (*world, *proc) {
 	w := badVersion(zone)
-	w.machines[w.nodes["a-2"].ProviderID].Image = artifactID(poolA, kamino.Version, "2026.03.05")
+	w.machines[w.nodes["a-2"].ProviderID].Image = artifactID(poolA, kamino.KindVersion, "2026.03.05")
 	l := w.leases[poolA]
 	l.Ledger.Promoted = &kamino.Promotion{Version: "2026.03.09", At: w.now}
 	w.leases[poolA] = l

@@ -216,13 +216,13 @@ func fillCloud(t *testing.T, pools, nodes, subscriptions int) {
 			return err
 		}
 		tags := map[string]string{kamino.TagBuiltFrom: "old", kamino.TagBuiltAt: built.Format(kamino.BuiltAtFormat), kamino.TagRun: "old"}
-		snapshot := kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Tags: tags, Machine: kamino.Machine{Generation: "V2"}}
+		snapshot := kamino.Artifact{Kind: kamino.KindSnapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Tags: tags, Machine: kamino.Machine{Generation: "V2"}}
 		address := e.Provider.(*azure.Provider)
-		version := kamino.Artifact{Kind: kamino.Version, Name: kamino.VersionName(built), Replica: 1, Storage: kamino.StorageLRS, Tags: tags,
-			Source: address.Address(pool, kamino.Snapshot, snapshot.Name)}
+		version := kamino.Artifact{Kind: kamino.KindVersion, Name: kamino.VersionName(built), Replica: 1, Storage: kamino.StorageLRS, Tags: tags,
+			Source: address.Address(pool, kamino.KindSnapshot, snapshot.Name)}
 		for _, a := range []kamino.Artifact{
-			{Kind: kamino.Gallery, Name: pool.Gallery},
-			{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"}}, snapshot, version,
+			{Kind: kamino.KindGallery, Name: pool.Gallery},
+			{Kind: kamino.KindDefinition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"}}, snapshot, version,
 		} {
 			if err := make1(ctx, e, pool, a); err != nil {
 				return err
@@ -282,15 +282,15 @@ func fillAWS(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		snapshot := kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(name), Source: in.Disk, Tags: tags}
+		snapshot := kamino.Artifact{Kind: kamino.KindSnapshot, Name: kamino.SnapshotName(name), Source: in.Disk, Tags: tags}
 		if err := make1(ctx, e, pool, snapshot); err != nil {
 			return err
 		}
-		found, err := provider.Find(ctx, pool, kamino.Snapshot, snapshot.Name)
+		found, err := provider.Find(ctx, pool, kamino.KindSnapshot, snapshot.Name)
 		if err != nil || len(found) != 1 {
 			return fmt.Errorf("%d snapshots: %w", len(found), err)
 		}
-		version := kamino.Artifact{Kind: kamino.Version, Name: kamino.VersionName(built), Tags: tags, Source: found[0].ID}
+		version := kamino.Artifact{Kind: kamino.KindVersion, Name: kamino.VersionName(built), Tags: tags, Source: found[0].ID}
 		if err := make1(ctx, e, pool, version); err != nil {
 			return err
 		}

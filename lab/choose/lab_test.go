@@ -179,7 +179,7 @@ func nextOf(t *testing.T, pool string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	versions, err := provider.Find(t.Context(), p, kamino.Version, "")
+	versions, err := provider.Find(t.Context(), p, kamino.KindVersion, "")
 	if err != nil {
 		t.Fatal(err)
 	}
