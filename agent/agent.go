@@ -15,7 +15,7 @@
 //
 // The environment says where the platform is and is meant for tests and labs: KAMINO_IMDS,
 // KAMINO_WIRESERVER (base URLs), KAMINO_KUBELET_HEALTH (URL). A run's order to its pods is in
-// KAMINO_SEAL_NONCE, KAMINO_SEAL_POLICY and KAMINO_PATCH_POLICY. systemd's own are read where it
+// KAMINO_SEAL_NONCE, KAMINO_MACHINE, KAMINO_SEAL_POLICY and KAMINO_PATCH_POLICY. systemd's own are read where it
 // sets them: NOTIFY_SOCKET by boot, SERVICE_RESULT and EXIT_STATUS by unseal --after-seal. Commands
 // are executed only with --root /.
 package agent
@@ -49,6 +49,10 @@ var Version = "dev"
 // Yield lowers the priority of the whole process below that of the node's pods. main sets it: a
 // test that runs a verb must keep its own.
 var Yield = func() error { return nil }
+
+// machineEnv is where a run's order to its pods holds the UUID of the machine that they are for. The
+// kubelet of another machine that has the node's name runs them, too.
+const machineEnv = "KAMINO_MACHINE"
 
 // Exit codes.
 const (
@@ -201,6 +205,10 @@ func (e *env) open() (*disk.Disk, host.Host, error) {
 	d, err := disk.Open(e.root)
 	if err != nil {
 		return nil, nil, err
+	}
+	if meant, own := os.Getenv(machineEnv), platform.SMBIOS(d); meant != "" && own != "" && !platform.Same(meant, own) {
+		d.Close()
+		return nil, nil, fmt.Errorf("this pod is for machine %s, but runs on machine %s, which has the node's name now; nothing was changed", meant, own)
 	}
 	return d, e.newHost(d.Live()), nil
 }

@@ -75,6 +75,7 @@ type step struct {
 	Machine string `yaml:"machine"` // the disk wakes up on this machine: memory is empty, SMBIOS shows this UUID ("none": nothing), on EC2 this instance
 	IMDS    string `yaml:"imds"`    // folder of the archive that answers from now on, or "gone"
 	Edit    string `yaml:"edit"`    // NAME: CONTENT written into the root
+	Order   string `yaml:"order"`   // UUID of the machine that the pods that follow are for
 }
 
 // TestCases runs every archive of testdata/cases. With -update it writes what they hold below want/.
@@ -200,6 +201,8 @@ func (w *world) step(s step) {
 		if s.Machine != "none" {
 			w.smbios(strings.Fields(s.Machine))
 		}
+	case s.Order != "":
+		w.env = append(w.env, "KAMINO_MACHINE="+s.Order)
 	case s.IMDS == "gone":
 		w.platform.leave()
 	case s.IMDS != "":

@@ -112,7 +112,7 @@ func (c *Cluster) AskPackages(ctx context.Context, node kamino.Node, order kamin
 	if err := c.removePackagesPod(ctx, order.Run); err != nil {
 		return err
 	}
-	pod, limit := c.surveyPod(node.Name, order), int64(packagesTime/time.Second)
+	pod, limit := c.surveyPod(node, order), int64(packagesTime/time.Second)
 	pod.Name, pod.Labels[labelName] = podName(order.Run, kamino.TaskPackages), packagesName
 	pod.Spec.ActiveDeadlineSeconds = &limit
 	box := &pod.Spec.Containers[0]

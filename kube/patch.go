@@ -25,13 +25,13 @@ const (
 )
 
 // patchPod is the seal pod with another command and order.
-func (c *Cluster) patchPod(node string, task kamino.Task, order kamino.SealOrder) *corev1.Pod {
+func (c *Cluster) patchPod(node kamino.Node, task kamino.Task, order kamino.SealOrder) *corev1.Pod {
 	pod := c.sealPod(node, order)
 	pod.Name = podName(order.Run, task)
 	pod.Labels[labelName] = agentNames[task]
 	box := &pod.Spec.Containers[0]
 	box.Name = patchCommand
-	box.Command = []string{"/kamino-agent", patchCommand, "--host-root", hostRoot, "--run", order.Run, "--donor", node}
+	box.Command = []string{"/kamino-agent", patchCommand, "--host-root", hostRoot, "--run", order.Run, "--donor", node.Name}
 	box.Env = append(box.Env, corev1.EnvVar{Name: patchOrders, Value: string(order.Patch)})
 	return pod
 }

@@ -91,9 +91,9 @@ func (r *drainRound) known(ctx context.Context, namespace string, budgets map[st
 
 // RehearseSeal creates the pod of the order with dryRun=All: the one that seals, or that patches.
 func (c *Cluster) RehearseSeal(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
-	pod := c.sealPod(node.Name, order)
+	pod := c.sealPod(node, order)
 	if order.Patch != nil {
-		pod = c.patchPod(node.Name, kamino.TaskPatch, order)
+		pod = c.patchPod(node, kamino.TaskPatch, order)
 	}
 	err := c.createAgent(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}})
 	if errors.Is(err, kamino.ErrNotFound) { // of what a pod needs only its namespace is

@@ -26,6 +26,8 @@ const (
 	hostRoot  = "/host"
 	nonceEnv  = "KAMINO_SEAL_NONCE"
 	policyEnv = "KAMINO_SEAL_POLICY"
+	// machineEnv names the machine that the pod is for: another one may take over the node's name.
+	machineEnv = "KAMINO_MACHINE"
 	// agentFound is the agent's exit code where it found what must not be in an image
 	// (docs/agent.md).
 	agentFound = 3
@@ -139,13 +141,13 @@ func (c *Cluster) StartAgent(ctx context.Context, node kamino.Node, task kamino.
 	how := metav1.CreateOptions{FieldManager: fieldManager}
 	switch task {
 	case kamino.TaskInventory:
-		return c.createBeside(ctx, c.surveyPod(node.Name, order), node, order)
+		return c.createBeside(ctx, c.surveyPod(node, order), node, order)
 	case kamino.TaskCheck:
-		return c.createBeside(ctx, beside(c.patchPod(node.Name, task, order)), node, order)
+		return c.createBeside(ctx, beside(c.patchPod(node, task, order)), node, order)
 	case kamino.TaskSeal:
-		return c.createAgent(ctx, c.sealPod(node.Name, order), how)
+		return c.createAgent(ctx, c.sealPod(node, order), how)
 	}
-	return c.createAgent(ctx, c.patchPod(node.Name, task, order), how)
+	return c.createAgent(ctx, c.patchPod(node, task, order), how)
 }
 
 // createAgent creates a pod in which the agent changes a node, and tells what keeps it from being
@@ -244,7 +246,7 @@ func packPolicy(policy []byte) string {
 
 // sealPod is the pod that makes the donor's disk fit to be cloned: root on the
 // host, with its root file system at /host.
-func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
+func (c *Cluster) sealPod(node kamino.Node, order kamino.SealOrder) *corev1.Pod {
 	yes, no, none := true, false, int64(0)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -255,7 +257,7 @@ func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			// Pinned, not scheduled: the donor carries our taint, and the scheduler has no say in
 			// it.
-			NodeName:      node,
+			NodeName:      node.Name,
 			Affinity:      noControlPlane(),
 			Tolerations:   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			RestartPolicy: corev1.RestartPolicyNever,
@@ -273,7 +275,7 @@ func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
 				Image:           c.opts.SealImage,
 				ImagePullPolicy: corev1.PullIfNotPresent,
 				Command: []string{"/kamino-agent", "seal", "--host-root", hostRoot,
-					"--run", order.Run, "--donor", node, "--detach", "--poweroff"},
+					"--run", order.Run, "--donor", node.Name, "--detach", "--poweroff"},
 				SecurityContext:          &corev1.SecurityContext{Privileged: &yes, RunAsUser: &none},
 				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
@@ -289,6 +291,9 @@ func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
 	}
 	if order.Nonce != "" {
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: nonceEnv, Value: order.Nonce}}
+	}
+	if node.SystemUUID != "" {
+		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: machineEnv, Value: node.SystemUUID})
 	}
 	if len(order.Policy) > 0 {
 		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: policyEnv, Value: packPolicy(order.Policy)})

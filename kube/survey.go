@@ -34,12 +34,12 @@ func (c *Cluster) createBeside(ctx context.Context, pod *corev1.Pod, node kamino
 }
 
 // surveyPod is the seal pod with another command.
-func (c *Cluster) surveyPod(node string, order kamino.SealOrder) *corev1.Pod {
+func (c *Cluster) surveyPod(node kamino.Node, order kamino.SealOrder) *corev1.Pod {
 	pod := beside(c.sealPod(node, order))
 	pod.Name, pod.Labels[labelName] = podName(order.Run, kamino.TaskInventory), surveyName
 	box := &pod.Spec.Containers[0]
 	box.Name = "inventory"
-	box.Command = []string{"/kamino-agent", "inventory", "--host-root", hostRoot, "--run", order.Run, "--donor", node}
+	box.Command = []string{"/kamino-agent", "inventory", "--host-root", hostRoot, "--run", order.Run, "--donor", node.Name}
 	return pod
 }
 

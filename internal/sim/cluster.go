@@ -326,7 +326,7 @@ func (c simCluster) seal(ctx context.Context, node kamino.Node, order kamino.Sea
 			return err
 		}
 		w.happened("%s creates seal pod of %s", c.p.name, run)
-		w.play(w.sealPods, run, pod, kamino.TaskSeal, order, "")
+		w.play(w.sealPods, run, pod, node.SystemUUID, kamino.TaskSeal, order, "")
 		return nil
 	})
 }

@@ -94,11 +94,11 @@ func (p *simSealPod) Ends(end worlds.End) {
 }
 
 // play lets the machine of a new pod play it.
-func (w *world) play(pods map[string]*simSealPod, key string, pod *simSealPod, task kamino.Task, order kamino.SealOrder, boot string) {
+func (w *world) play(pods map[string]*simSealPod, key string, pod *simSealPod, machine string, task kamino.Task, order kamino.SealOrder, boot string) {
 	pod.w, pod.pods, pod.key, pod.late = w, pods, key, task == kamino.TaskSeal
 	pods[key] = pod
 	if m := w.machineOf(w.nodes[pod.node]); m != nil {
-		m.Play(pod, worlds.Order{Task: task, Run: order.Run, Nonce: order.Nonce, Policy: policySum(order.Policy), Boot: boot})
+		m.Play(pod, worlds.Order{Task: task, Machine: machine, Run: order.Run, Nonce: order.Nonce, Policy: policySum(order.Policy), Boot: boot})
 	}
 }
 

@@ -54,6 +54,7 @@ type Host interface {
 	Happened(format string, args ...any)
 	Violate(id, format string, args ...any)
 
+	VM() string                 // the machine's UUID
 	Up() bool                   // a kubelet starts in a new boot, and registers its node; false: the machine is gone
 	Shows(Sign)                 // of the kubelet
 	Tell(key, text string) bool // annotates the node with the kubelet's credentials; false: nobody answers
@@ -94,6 +95,7 @@ type Pod interface {
 type Order struct {
 	Task       kamino.Task
 	Run, Nonce string
+	Machine    string // UUID of the machine that it is for; "" any
 	Policy     string // of a seal its digest, of a patch its text
 	Boot       string // which a restart is to end
 }
@@ -189,6 +191,10 @@ func (g *Guest) Play(p Pod, o Order) {
 			return
 		}
 		p.Starts()
+		if o.Machine != "" && !kamino.SameVM(o.Machine, g.VM()) {
+			p.Ends(End{ExitCode: 1, Message: "this pod is for machine " + o.Machine + ", but runs on machine " + g.VM()})
+			return
+		}
 		switch o.Task {
 		case kamino.TaskSeal:
 			g.in(p, time.Second, func() { g.seal(o) })

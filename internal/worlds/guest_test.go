@@ -73,6 +73,7 @@ func (r *room) Tell(key, text string) bool {
 }
 func (r *room) SwitchesOff() { r.hear("off"); r.g.Cut(false) }
 func (r *room) Stuck() bool  { return false }
+func (r *room) VM() string   { return "" }
 func (r *room) SealDisk(_ Order, forged bool) (map[string]string, bool) {
 	return map[string]string{kamino.AnnotationReceipt: fmt.Sprint(forged)}, true
 }

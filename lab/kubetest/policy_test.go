@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -189,6 +190,19 @@ func TestSealPodPolicy(t *testing.T) {
 		"with a policy": {box(func(c *corev1.Container) {
 			c.Env = append(c.Env, corev1.EnvVar{Name: "KAMINO_SEAL_POLICY", Value: "x"})
 		}), ""},
+		"for any machine": {box(func(c *corev1.Container) {
+			c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "KAMINO_MACHINE" })
+		}), ""},
+		"a machine from elsewhere": {box(func(c *corev1.Container) {
+			i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "KAMINO_MACHINE" })
+			c.Env[i] = corev1.EnvVar{Name: "KAMINO_MACHINE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['x']"}}}
+		}), "no other environment"},
+		"a machine twice": {box(func(c *corev1.Container) {
+			c.Env = append(c.Env, corev1.EnvVar{Name: "KAMINO_MACHINE", Value: "x"})
+		}), "no other environment"},
+		"a variable of the agent's that no run sets": {box(func(c *corev1.Container) {
+			c.Env = append(c.Env, corev1.EnvVar{Name: "KAMINO_IMDS", Value: "http://x"})
+		}), "no other environment"},
 		"another image":          {box(func(c *corev1.Container) { c.Image = "evil/kamino:1" }), "evil/kamino:1 may not seal"},
 		"an image with its name": {box(func(c *corev1.Container) { c.Image = sealImage + "0" }), "may not seal"},
 		"two containers":         {func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, shell) }, "one container; this one has seal, sh"},

@@ -40,6 +40,9 @@ func (k *player) playPatch(ctx context.Context, pod *corev1.Pod) error {
 
 // patchVerb does to the simulated disk what the agent's verb patch does to a real one.
 func (k *player) patchVerb(ctx context.Context, pod *corev1.Pod) error {
+	if err := k.meant(pod); err != nil {
+		return err
+	}
 	run, nonce := pod.Labels["kamino.dev/run"], Nonce(pod)
 	policy, err := patch.ParsePolicy(PodEnv(pod, patch.PolicyEnv))
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -71,6 +72,9 @@ func (k *player) seal(ctx context.Context, pod *corev1.Pod) error {
 	}
 	if order.donor != k.node {
 		return fmt.Errorf("seal: this is node %s, not the donor %s", k.node, order.donor)
+	}
+	if err := k.meant(pod); err != nil {
+		return err
 	}
 	if err := k.fleet.wait(ctx, k.fleet.latencies.Seal); err != nil {
 		return err
@@ -190,6 +194,17 @@ func hashDisk(files map[string]string) string {
 		_, _ = io.WriteString(sum, files[path]) // a hash never fails
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
+}
+
+// MeantVM is the UUID of the machine that a pod of the agent is for; "" any.
+func MeantVM(pod *corev1.Pod) string { return PodEnv(pod, "KAMINO_MACHINE") }
+
+// meant refuses a pod that is for another machine, whose node had this node's name.
+func (k *player) meant(pod *corev1.Pod) error {
+	if vm := MeantVM(pod); vm != "" && !kamino.SameVM(vm, k.Instance.VMID) {
+		return fmt.Errorf("this pod is for machine %s, but runs on machine %s", vm, k.Instance.VMID)
+	}
+	return nil
 }
 
 // Nonce is what the order in a pod of the agent asks it to repeat.
