@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -236,7 +237,7 @@ func (v *sealVerb) verifyInventory(ctx context.Context, d *disk.Disk, o seal.Opt
 			files = []inventory.File{}
 		}
 		text, err := json.MarshalIndent(map[string]any{"unknown": files, "digest": "sha256:" + r.Sum(), "mode": o.Config.Verify.Unknown,
-			"notes": r.Notes, "summary": r.Summary()}, "", "  ")
+			"notes": slices.Concat(r.Notes, r.Torn), "summary": r.Summary()}, "", "  ")
 		if err != nil {
 			return err
 		}
@@ -251,7 +252,7 @@ func (v *sealVerb) verifyInventory(ctx context.Context, d *disk.Disk, o seal.Opt
 }
 
 func (v *sealVerb) printInventory(d *disk.Disk, o seal.Options, r *inventory.Result) {
-	for _, n := range r.Notes {
+	for _, n := range slices.Concat(r.Notes, r.Torn) {
 		fmt.Fprintln(v.err, "note:", n)
 	}
 	for _, g := range r.Groups() {

@@ -47,7 +47,7 @@ func readDpkg(o *owners, d *disk.Disk, dirs *resolver) error {
 	}
 	err = each(".md5sums", func(line string, at func(string) string) {
 		if sum, listed, ok := strings.Cut(line, "  "); ok {
-			o.addHex(at("/"+listed), byMD5, sum)
+			o.addHex(at("/"+listed), byMD5, false, sum)
 		}
 	})
 	if err != nil {
@@ -62,7 +62,7 @@ func readDpkg(o *owners, d *disk.Disk, dirs *resolver) error {
 	summed := &owners{files: o.files}
 	return each(".list", func(line string, at func(string) string) {
 		if name := at(line); !summed.has(name) {
-			o.add(name, byNone, nil)
+			o.add(name, byNone, false, nil)
 		}
 	})
 }
@@ -79,7 +79,7 @@ func conffiles(o *owners, d *disk.Disk, dirs *resolver, diverted divert) error {
 			return
 		}
 		if field := strings.Fields(line); inside && len(field) >= 2 {
-			o.addHex(dirs.name(diverted.from(field[0], pkg)), byMD5, field[1])
+			o.addHex(dirs.name(diverted.from(field[0], pkg)), byMD5, true, field[1])
 		}
 	})
 }
@@ -120,7 +120,7 @@ func readUCF(o *owners, d *disk.Disk, dirs *resolver) error {
 	}
 	return lines(d, name, func(line string) {
 		if field := strings.Fields(line); len(field) == 2 && path.IsAbs(field[1]) {
-			o.addHex(dirs.name(field[1]), byMD5, field[0])
+			o.addHex(dirs.name(field[1]), byMD5, true, field[0])
 		}
 	})
 }

@@ -108,9 +108,9 @@ func FuzzRPMDatabase(f *testing.F) {
 				t.Fatal(err)
 			}
 			_ = rpmHeaders(d, rpmPaths[0], func(h header) error {
-				return h.files(func(string, kind, string) {})
+				return h.files(func(string, kind, bool, string) {})
 			})
-			_, _ = twiceInstalled(d)
+			_ = twiceInstalled(d)
 			_, _, _ = Packages(d)
 		}
 	})

@@ -234,6 +234,9 @@ func (l *look) settle(name string, info fs.FileInfo, v verdict) {
 	if v.read {
 		l.out.Read++
 	}
+	if v.class != Named && v.class != Layer && l.unpacked(name) {
+		v.torn = "is a package's that rpm did not finish"
+	}
 	if v.torn != "" {
 		l.out.Torn = append(l.out.Torn, "/"+disk.Shown(name)+" "+v.torn)
 	}

@@ -128,15 +128,21 @@ func TestOwned(t *testing.T) {
 	}
 }
 
+// await waits until all files are so old that a look keeps them: what is younger counts as changed.
+func await(t *testing.T, d *disk.Disk) {
+	t.Helper()
+	for time.Since(newest(t, d)) <= racy {
+		time.Sleep(racy / 10) // the file system's clock goes on by itself
+	}
+}
+
 // TestSecondLook: what did not change is not read again, and what did is.
 func TestSecondLook(t *testing.T) {
 	files := debian()
 	files["srv/app/data"], files["etc/edited"] = "data\n", "host = donor\n"
 	d := tree(t, files)
 	o := Options{Becomes: map[string][]byte{"etc/edited": []byte("host =\n")}, Agent: "1"}
-	for time.Since(newest(t, d)) <= racy { // what is younger counts as changed
-		time.Sleep(racy / 10) // the file system's clock goes on by itself
-	}
+	await(t, d)
 	first := looked(t, d, o)
 	var saved bytes.Buffer
 	if err := first.Index.Write(&saved); err != nil {

@@ -45,22 +45,18 @@ func (l *look) quick(name string, info fs.FileInfo) (verdict, bool) {
 }
 
 // empty judges a file without content. A package's whose digest is not that of nothing was cut off
-// as it was written; people empty what is in /etc.
+// as it was written; people empty configuration files.
 func (l *look) empty(name string) verdict {
-	if owner, ok := l.owners().find(name); ok && owner.kind != byNone && !disk.Under(name, "etc") && !owner.matches(sums{md5: md5.Sum(nil), sha: sha256.Sum256(nil)}) {
+	if owner, ok := l.owners().find(name); ok && owner.kind != byNone && !owner.config && !owner.matches(sums{md5: md5.Sum(nil), sha: sha256.Sum256(nil)}) {
 		return verdict{class: Generated, torn: "is empty, and its package has content for it"}
-	}
-	if l.unpacked(name) {
-		return verdict{class: Generated, torn: rpmStopped}
 	}
 	return verdict{class: Generated, lasts: true}
 }
 
-const rpmStopped = "is a package's that rpm did not finish"
-
-// unpacked reports whether a name is that under which rpm writes a package's file.
+// unpacked reports whether a name is that under which rpm writes a package's file. Of a package that
+// it has not installed yet only the place tells.
 func (l *look) unpacked(name string) bool {
-	return unpacking.MatchString(name) && l.owners().has(unpacking.ReplaceAllString(name, ""))
+	return unpacking.MatchString(name) && (l.owners().has(unpacking.ReplaceAllString(name, "")) || l.owners().rpm && disk.Under(name, "usr"))
 }
 
 // link judges a symbolic link, which holds nothing but a name: one that leads somewhere on the disk
@@ -114,9 +110,6 @@ func (l *look) judge(name string, info fs.FileInfo, buf []byte) verdict {
 	}
 	v := l.content(name, s, func() []byte { return l.small(name) })
 	v.read, v.lasts = true, true
-	if v.class == Unknown && l.unpacked(name) {
-		v.torn = rpmStopped
-	}
 	return v
 }
 

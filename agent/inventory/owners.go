@@ -30,11 +30,12 @@ const (
 	bySHA256 // its first 16 bytes
 )
 
-// owned is one file of one package: 33 bytes, so that a node's 300,000 fit in 10 MB.
+// owned is one file of one package: 34 bytes, so that a node's 300,000 fit in 10 MB.
 type owned struct {
-	key  key
-	kind kind
-	sum  [16]byte
+	key    key
+	kind   kind
+	config bool // its package calls it a configuration file
+	sum    [16]byte
 }
 
 func (o owned) matches(s sums) bool {
@@ -58,6 +59,7 @@ func (o owned) complaint() string {
 type owners struct {
 	files []owned  // by key
 	sums  []uint32 // which of them have a digest, by kind and sum, for copies
+	rpm   bool     // rpm's database was read
 	notes []string
 }
 
@@ -98,19 +100,19 @@ func compareSums(a, b owned) int {
 	return bytes.Compare(a.sum[:], b.sum[:])
 }
 
-func (o *owners) add(name string, kind kind, sum []byte) {
-	f := owned{key: keyOf(name), kind: kind}
+func (o *owners) add(name string, kind kind, config bool, sum []byte) {
+	f := owned{key: keyOf(name), kind: kind, config: config}
 	copy(f.sum[:], sum)
 	o.files = append(o.files, f)
 }
 
 // addHex adds a file with a digest as databases write it.
-func (o *owners) addHex(name string, kind kind, digest string) {
+func (o *owners) addHex(name string, kind kind, config bool, digest string) {
 	sum, err := hex.DecodeString(digest)
 	if err != nil || len(sum) < 16 {
 		kind, sum = byNone, nil
 	}
-	o.add(name, kind, sum)
+	o.add(name, kind, config, sum)
 }
 
 // find returns what is known of a path; where several packages or databases tell of it, one that

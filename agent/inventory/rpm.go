@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 
@@ -27,12 +28,15 @@ func readRPM(o *owners, d *disk.Disk, dirs *resolver) error {
 		}
 		from := len(o.files)
 		err := rpmHeaders(d, name, func(h header) error {
-			return h.files(func(listed string, kind kind, digest string) { o.addHex(dirs.name(listed), kind, digest) })
+			return h.files(func(listed string, kind kind, config bool, digest string) {
+				o.addHex(dirs.name(listed), kind, config, digest)
+			})
 		})
 		if err != nil {
 			o.files = o.files[:from]
 			return fmt.Errorf("read /%s: %w; the files of its packages are unknown", name, err)
 		}
+		o.rpm = true
 		return nil
 	}
 	for _, name := range rpmOthers {
@@ -45,33 +49,7 @@ func readRPM(o *owners, d *disk.Disk, dirs *resolver) error {
 
 // rpmHeaders visits the header of every package of a database.
 func rpmHeaders(d *disk.Disk, name string, visit func(header) error) error {
-	f, err := d.OpenFile(name, os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if info, err := d.Lstat(name + "-journal"); err == nil && info.Size() > 0 {
-		return errors.New("a change of it was not finished")
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	var log *os.File
-	db := &sqlite.DB{}
-	if d.Exists(name + "-wal") {
-		if log, err = d.OpenFile(name+"-wal", os.O_RDONLY, 0); err != nil {
-			return err
-		}
-		defer log.Close()
-		db, err = sqlite.Open(f, info.Size(), log)
-	} else {
-		db, err = sqlite.Open(f, info.Size(), nil)
-	}
-	if err != nil {
-		return err
-	}
-	return db.Table("Packages", func(row []sqlite.Value) error {
+	return readTable(d, name, "Packages", func(row []sqlite.Value) error {
 		if len(row) < 2 {
 			return errors.New("a package without a header")
 		}
@@ -81,6 +59,40 @@ func rpmHeaders(d *disk.Disk, name string, visit func(header) error) error {
 		}
 		return visit(h)
 	})
+}
+
+// errJournal is a database with a rollback journal: a change of it did not end
+// (https://www.sqlite.org/fileformat2.html#hotjrnl).
+var errJournal = errors.New("a change of it was not finished")
+
+// readTable visits the rows of a table of a database of SQLite, its write-ahead log included.
+func readTable(d *disk.Disk, name, table string, visit func([]sqlite.Value) error) error {
+	f, err := d.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if info, err := d.Lstat(name + "-journal"); err == nil && info.Size() > 0 {
+		return errJournal
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	var log io.ReaderAt
+	if d.Exists(name + "-wal") {
+		f, err := d.OpenFile(name+"-wal", os.O_RDONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		log = f
+	}
+	db, err := sqlite.Open(f, info.Size(), log)
+	if err != nil {
+		return err
+	}
+	return db.Table(table, visit)
 }
 
 // Tags, types and flags of rpm's headers: include/rpm/rpmtag.h and rpmfiles.h of
@@ -97,6 +109,7 @@ const (
 
 	rpmInt16, rpmInt32, rpmStrings = 3, 4, 8
 
+	rpmConfig = 1 << 0
 	rpmGhost  = 1 << 6 // not in the package: made by it later
 	rpmMD5    = 1
 	rpmSHA256 = 8
@@ -154,7 +167,7 @@ func (h header) strings(tag uint32) (out []string, err error) {
 }
 
 // files visits what a package ships, without directories and ghosts.
-func (h header) files(visit func(name string, kind kind, digest string)) error {
+func (h header) files(visit func(name string, kind kind, config bool, digest string)) error {
 	bases, err1 := h.strings(rpmBaseNames)
 	dirs, err2 := h.strings(rpmDirNames)
 	digests, err3 := h.strings(rpmFileDigests)
@@ -178,18 +191,18 @@ func (h header) files(visit func(name string, kind kind, digest string)) error {
 	}
 	for i, base := range bases {
 		const typeMask, directory = 0o170000, 0o040000
-		at := binary.BigEndian.Uint32(index[4*i:])
+		at, flag := binary.BigEndian.Uint32(index[4*i:]), binary.BigEndian.Uint32(flags[4*i:])
 		if uint64(at) >= uint64(len(dirs)) {
 			return fmt.Errorf("an rpm header has a file in directory %d of %d", at, len(dirs))
 		}
-		if binary.BigEndian.Uint16(modes[2*i:])&typeMask == directory || binary.BigEndian.Uint32(flags[4*i:])&rpmGhost != 0 {
+		if binary.BigEndian.Uint16(modes[2*i:])&typeMask == directory || flag&rpmGhost != 0 {
 			continue
 		}
 		kind := digestKind
 		if digests[i] == "" {
 			kind = byNone
 		}
-		visit(path.Join(dirs[at], base), kind, digests[i])
+		visit(path.Join(dirs[at], base), kind, flag&rpmConfig != 0, digests[i])
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestRPM(t *testing.T) {
 		}
 		want++
 		var one owners
-		one.addHex(field[0][1:], bySHA256, field[1])
+		one.addHex(field[0][1:], bySHA256, len(field) > 2 && strings.Contains(field[2], "c"), field[1])
 		if !have[one.files[0]] {
 			t.Errorf("not owned: %s", line)
 		}
@@ -137,7 +137,7 @@ func FuzzHeader(f *testing.F) {
 			return
 		}
 		n := 0
-		err = h.files(func(name string, _ kind, _ string) {
+		err = h.files(func(name string, _ kind, _ bool, _ string) {
 			if n++; bytes.ContainsRune([]byte(name), 0) {
 				err = errors.New("a name with a zero")
 			}
@@ -150,14 +150,15 @@ func FuzzHeader(f *testing.F) {
 
 // TestRPMTwice: rpm's database between the installation of a package's new version and the removal
 // of the old one, as a transaction that ended half-way leaves it. Versions of kernels, and of what
-// says so, lie beside each other.
+// says so, or of which dnf's configuration says so, lie beside each other.
 func TestRPMTwice(t *testing.T) {
 	d := rpmTree(t, 1)
 	if what, err := Unfinished(d); err != nil || len(what) > 0 {
 		t.Fatalf("%q, %v", what, err)
 	}
 	top := t.TempDir()
-	for name, provides := range map[string]string{"tool9": "", "kernel6": "", "driver": "Provides: installonlypkg(kernel-module)\n"} {
+	for name, provides := range map[string]string{"tool9": "", "kernel6": "", "driver": "Provides: installonlypkg(kernel-module)\n",
+		"agent": "", "agent-extra": "Provides: agent-like\n"} {
 		for version := range 2 {
 			spec := fmt.Sprintf("Name: %s\nVersion: %d\nRelease: 1\nSummary: x\nLicense: none\nBuildArch: noarch\n%s%%description\nx\n%%files\n", name, version+1, provides)
 			at := filepath.Join(top, fmt.Sprintf("%s-%d.spec", name, version))
@@ -168,12 +169,16 @@ func TestRPMTwice(t *testing.T) {
 		}
 	}
 	built, err := filepath.Glob(filepath.Join(top, "build/RPMS/noarch/*.rpm"))
-	if err != nil || len(built) != 6 {
+	if err != nil || len(built) != 10 {
 		t.Fatalf("%q, %v", built, err)
 	}
 	runTool(t, "rpm", append([]string{"--root", d.Dir(), "--dbpath", "/var/lib/rpm", "-i", "--force", "--nodeps", "--nosignature", "--noplugins"}, built...)...)
+	if what, err := Unfinished(d); err != nil || len(what) != 3 {
+		t.Errorf("%q, %v", what, err)
+	}
+	put(t, d.Dir(), "etc/dnf/dnf.conf", "[main]\ngpgcheck=1\ninstallonlypkgs = agent,\n  agent-like\nskip_if_unavailable=False\n")
 	what, err := Unfinished(d)
-	if err != nil || len(what) != 1 || !strings.Contains(what[0], "tool9 is installed in the versions 1-1 and 2-1") {
+	if err != nil || len(what) != 1 || !strings.Contains(what[0].What, "tool9 is installed in the versions 1-1 and 2-1") || !strings.Contains(what[0].Todo, "dnf remove --duplicates") {
 		t.Errorf("%q, %v", what, err)
 	}
 }

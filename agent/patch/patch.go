@@ -199,7 +199,7 @@ func (n Node) Check(ctx context.Context, p Policy) error {
 		return err
 	}
 	if len(unfinished) > 0 {
-		return &Refused{"an earlier change of packages was interrupted: " + some(unfinished), "on the node: dpkg --configure -a && apt-get -f install"}
+		return &Refused{"an earlier change of packages was interrupted: " + unfinished.What(), "on the node: " + unfinished.Todo()}
 	}
 	return n.room(p)
 }
@@ -262,7 +262,7 @@ func (n Node) Patch(ctx context.Context, p Policy) (r Report, err error) {
 		}
 	}
 	if unfinished, err := inventory.Unfinished(n.Disk); err == nil && len(unfinished) > 0 {
-		r.Failure = strings.Trim(r.Failure+"; packages are left half-way: "+some(unfinished), "; ")
+		r.Failure = strings.Trim(r.Failure+"; packages are left half-way: "+unfinished.What(), "; ")
 	}
 	return r, n.see(ctx, &r)
 }

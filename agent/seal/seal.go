@@ -116,7 +116,7 @@ func permit(d *disk.Disk, o Options, unmounted []string) error {
 	if half, err := inventory.Unfinished(d); err != nil {
 		return err
 	} else if len(half) > 0 { // each clone would have it, and no patch works on one
-		return refusal("finish it on the donor (dpkg --configure -a && apt-get -f install; dnf distro-sync), or choose another", "a change of packages is under way or was interrupted: %s", strings.Join(half[:min(len(half), 5)], ", "))
+		return refusal("wait, or finish it on the donor: "+half.Todo(), "a change of packages is under way or was interrupted: %s", half.What())
 	}
 	plan, err := planOf(d, o)
 	if err != nil {
