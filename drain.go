@@ -46,13 +46,16 @@ type DrainOptions struct {
 type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	// UID is the pod's own, and Controller that of what made it; "" if nothing did.
+	UID        string `json:"-"`
+	Controller string `json:"-"`
 	// Reason is why the pod is still there: the budget that protects it, that it is terminating, or
 	// that only --force removes it.
 	Reason string `json:"reason,omitempty"`
 	// Stuck: waiting will not remove the pod; only --force may.
 	Stuck bool `json:"stuck,omitempty"`
-	// Returns: the pod tolerates TaintBlock, so its controller may place its successor on the node
-	// again. Such a pod is never evicted, even with --force. It is also Stuck, unless it ends by
+	// Returns: the pod's successor may come to the node again, because the pod tolerates TaintBlock or
+	// its controller names the node. Such a pod is never evicted, even with --force. It is also Stuck, unless it ends by
 	// itself, as a Job's pod does.
 	Returns bool `json:"returns,omitempty"`
 }

@@ -259,7 +259,7 @@ func Tolerant(pods []Pod) []Pod {
 }
 
 // LeaveReturning is the advice about pods that come back to a blocked node.
-const LeaveReturning = "choose another node, or let the workloads of these pods tolerate only the taints that they need; --force does not help"
+const LeaveReturning = "choose another node, or let the workloads of these pods name no node and tolerate only the taints that they need; --force does not help"
 
 // InTheWay is an obstacle that the same command would meet again until somebody changes what the
 // message names. A failed read is not one: services recover, and new rights take minutes to take

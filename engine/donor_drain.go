@@ -23,6 +23,41 @@ type drainState struct {
 	listing    bool // this process has requested the donor's packages
 	listed     bool // the packages are compared, or are not known before the seal
 	rested     bool // the donor was seen off after its snapshot had begun
+	arrivals   arrivals
+}
+
+// arrivals are the pods that the rounds of a drain saw.
+type arrivals struct {
+	seen map[string]bool // by UID
+	// rounds counts, by controller, the rounds that saw a pod which none before had seen.
+	rounds map[string]int
+}
+
+// note tells which pods come back though they do not tolerate the block: their controller names the
+// node (spec.nodeName) and asks no scheduler. A pod that was bound while the node was blocked may be
+// late, even by minutes if it waits for a volume, but nothing takes its place.
+func (a *arrivals) note(pods []kamino.Pod) {
+	const often = 3
+	first := a.seen == nil
+	if first {
+		a.seen, a.rounds = map[string]bool{}, map[string]int{}
+	}
+	by := func(p kamino.Pod) string { return p.Namespace + "/" + p.Controller }
+	came := map[string]bool{}
+	for _, p := range pods {
+		came[by(p)] = came[by(p)] || !first && !a.seen[p.UID]
+		a.seen[p.UID] = true
+	}
+	for controller, came := range came {
+		if came {
+			a.rounds[controller]++
+		}
+	}
+	for i, p := range pods {
+		if a.rounds[by(p)] >= often {
+			pods[i].Reason, pods[i].Stuck, pods[i].Returns = "its controller makes it for this node, again after each eviction", true, true
+		}
+	}
 }
 
 // lookRehearse finds out, before the donor is changed, what would end its drain or its seal. Once
@@ -93,7 +128,13 @@ func (d *donor) lookDrain(ctx context.Context) (workflow.Next, error) {
 	}
 	opts := d.opts.DrainOptions()
 	opts.Overdue = d.runner.Worked() > d.opts.DrainLimit()
-	evict := func(ctx context.Context) ([]kamino.Pod, error) { return d.engine.Cluster.Evict(ctx, n, opts) }
+	evict := func(ctx context.Context) ([]kamino.Pod, error) {
+		pods, err := d.engine.Cluster.Evict(ctx, n, opts)
+		if err == nil {
+			d.drain.arrivals.note(pods)
+		}
+		return pods, err
+	}
 	if !d.drain.evicting {
 		return workflow.Act(kamino.ActEvict, evictThePods, func(ctx context.Context) error {
 			d.drain.evicting = true

@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"kamino.dev/kamino"
 )
@@ -121,7 +122,11 @@ const (
 
 // of is a pod with what keeps it.
 func (h hold) of(pod *corev1.Pod, reason string) kamino.Pod {
-	return kamino.Pod{Namespace: pod.Namespace, Name: pod.Name, Reason: reason, Stuck: h >= stuck, Returns: h == returning || h == working}
+	var controller types.UID
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		controller = owner.UID
+	}
+	return kamino.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Controller: string(controller), Reason: reason, Stuck: h >= stuck, Returns: h == returning || h == working}
 }
 
 // remove asks for the end of a pod and tells what keeps it.

@@ -33,7 +33,7 @@ func pod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	yes := true
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-of-" + "pod", Labels: map[string]string{"app": "web"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", Controller: &yes}}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "uid-of-web", Controller: &yes}}},
 		Spec:   corev1.PodSpec{NodeName: "n1", Volumes: []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
@@ -41,6 +41,14 @@ func pod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 		change(p)
 	}
 	return p
+}
+
+// madeBy is the UID of the controller that pod names.
+func madeBy(p *corev1.Pod) string {
+	if len(p.OwnerReferences) == 0 {
+		return ""
+	}
+	return "uid-of-web"
 }
 
 func bare(p *corev1.Pod)      { p.OwnerReferences = nil }
@@ -185,7 +193,7 @@ func TestEvict(t *testing.T) {
 			}
 			var want []kamino.Pod
 			if tt.want != "" {
-				want = []kamino.Pod{{Namespace: "shop", Name: "a", Reason: tt.want, Stuck: tt.stuck, Returns: tt.want == reasonReturns || tt.want == reasonWorks}}
+				want = []kamino.Pod{{Namespace: "shop", Name: "a", UID: "uid-of-pod", Controller: madeBy(tt.pod), Reason: tt.want, Stuck: tt.stuck, Returns: tt.want == reasonReturns || tt.want == reasonWorks}}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
@@ -300,8 +308,8 @@ func TestEvictRoundEnds(t *testing.T) {
 		return true, nil, nil
 	})
 	got, err := NewForClient(client, Options{Clock: clock}).Evict(t.Context(), kamino.Node{Name: "n1"}, kamino.DrainOptions{})
-	want := []kamino.Pod{{Namespace: "shop", Name: "a", Reason: "ending"},
-		{Namespace: "shop", Name: "b", Reason: "evicted in the next round"}}
+	want := []kamino.Pod{{Namespace: "shop", Name: "a", UID: "uid-of-pod", Controller: "uid-of-web", Reason: "ending"},
+		{Namespace: "shop", Name: "b", UID: "uid-of-pod", Controller: "uid-of-web", Reason: "evicted in the next round"}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}

@@ -51,7 +51,7 @@ func TestPreview(t *testing.T) {
 				}
 			}
 			got, err := NewForClient(client, Options{}).Preview(t.Context(), kamino.Node{Name: "n1"}, kamino.DrainOptions{Force: tt.force})
-			want := []kamino.Pod{{Namespace: "shop", Name: "a", Reason: tt.want, Stuck: tt.stuck, Returns: tt.want == reasonReturns}}
+			want := []kamino.Pod{{Namespace: "shop", Name: "a", UID: "uid-of-pod", Controller: madeBy(tt.pod), Reason: tt.want, Stuck: tt.stuck, Returns: tt.want == reasonReturns}}
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Error(err, diff)
 			}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -186,6 +187,7 @@ func (c simCluster) Evict(ctx context.Context, node kamino.Node, opts kamino.Dra
 			if !f.is(worlds.FalseSuccess) && !w.now.Before(w.conflicts) {
 				w.evict(c.p.onNode(node, invariant.Evict), p, opts)
 			}
+			p.UID = cmp.Or(p.UID, p.String())
 			left = append(left, p.Pod)
 		}
 		left = append(left, w.patchPods(node)...)
