@@ -44,7 +44,10 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 	if err != nil {
 		return nil, err
 	}
-	template, parameter := false, len(out) > 0
+	// A promotion moves a group without a parameter to its own. A look at all pools, which promotes
+	// nothing, does not read every group's template for that.
+	template, parameter := false, len(out) > 0 || name == "" && wide(ctx)
+	name = cmp.Or(name, own)
 	for _, other := range groups {
 		who := text(other.AutoScalingGroupName)
 		if who == text(g.AutoScalingGroupName) || text(other.Status) != "" { // a group that is being deleted launches nothing
@@ -63,7 +66,7 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 					Why: "Auto Scaling group " + who + " launches from " + named + " of the same template, and would boot from this group's image",
 					Do:  "give each group a launch template of its own, or let " + who + " name a version by number"})
 			}
-			if parameter || template && same || name == "" {
+			if parameter || template && same {
 				continue
 			}
 			if parameter, err = p.names(ctx, s, named, text(g.AutoScalingGroupARN), name); err != nil {
@@ -71,8 +74,8 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 			}
 			if parameter {
 				out = append(out, kamino.Refusal{Code: kamino.CodeShared, Field: "ImageId", Value: name,
-					Why: "the template of Auto Scaling group " + who + " names the same parameter, and would boot from this group's image",
-					Do:  "set ImageId of one of the two templates to an AMI; this group then moves to parameter " + own})
+					Why: "the template of Auto Scaling group " + who + " names the parameter that a promotion of this group writes, and would boot from this group's image",
+					Do:  "set ImageId of that template to an AMI"})
 			}
 		}
 	}

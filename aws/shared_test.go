@@ -23,6 +23,7 @@ func TestRefuseSharedParameter(t *testing.T) {
 		{"of this group alone", "/golden/ami", "", ""},
 		{"this group's own, in a copied template", "/kamino/lab/blue/image", "/kamino/lab/blue/image", "shared ImageId"},
 		{"this group's own", "/kamino/lab/blue/image", "/kamino/lab/green/image", ""},
+		{"another's copied template names this group's own", "", "/kamino/lab/blue/image", "shared ImageId"},
 		{"public", "/aws/service/eks/image_id", "", "foreign-parameter ImageId"},
 		{"public and shared", "/aws/service/eks/image_id", "/aws/service/eks/image_id", "foreign-parameter ImageId"},
 	} {
