@@ -212,7 +212,6 @@ type Options struct {
 	Version  string      // for runs that prove an existing version and take no donor; else ""
 	NewNodes int         // number of instances to request at the end
 	History  int         // number of promoted versions to keep, at least 2
-	Replicas int         // replicas of the version in the pool's region
 
 	Grace        time.Duration // see DrainOptions.Grace
 	DrainTimeout time.Duration // for the whole drain; 0 means nine grace periods
@@ -243,7 +242,7 @@ type Options struct {
 // Defaults are the defaults of update: those of the original script, where it had the option.
 func Defaults() Options {
 	return Options{
-		History: 3, Replicas: 3, Grace: 5 * time.Minute,
+		History: 3, Grace: 5 * time.Minute,
 		Proof: Proving{Mode: ProveCanary, For: 10 * time.Minute, Budget: 10 * time.Minute, Promote: PromoteAuto},
 	}
 }
@@ -263,8 +262,6 @@ func (o Options) Validate() error {
 		return WithHint(fmt.Errorf("invalid number of new nodes %d", o.NewNodes), "use --new-updated-nodes 0 or more")
 	case o.ImageOnly && o.NewNodes > 0:
 		return WithHint(errors.New("--image-only and --new-updated-nodes are mutually exclusive"), "omit one of them")
-	case o.Replicas < 1 || o.Replicas > 100:
-		return WithHint(fmt.Errorf("%d replicas: a gallery keeps 1 to 100 in a region", o.Replicas), "use --replicas 1 to 100")
 	case o.Today != TodayOfDonor && o.Today != TodayOfAny && o.Today != TodayAgain:
 		return fmt.Errorf("invalid mode %q for a version of today", o.Today)
 	case len(o.SealPolicy) > SealPolicyMost:

@@ -107,7 +107,7 @@ func (p *Provider) Create(ctx context.Context, pool kamino.Pool, want kamino.Art
 	case kamino.KindSnapshot:
 		err = p.createSnapshot(ctx, at, model, id, want)
 	case kamino.KindVersion:
-		err = p.createVersion(ctx, at, model, id, want)
+		err = p.createVersion(ctx, at, model, pool, want)
 	default:
 		err = kamino.ErrUnsupported
 	}

@@ -276,11 +276,16 @@ func flexible(set armcompute.VirtualMachineScaleSet) bool {
 	return set.Properties != nil && value(set.Properties.OrchestrationMode) == armcompute.OrchestrationModeFlexible
 }
 
+// replicasOf is how many replicas a version of a pool gets: three as in the original script, and one for
+// each 50 machines that may be created at once
+// (https://learn.microsoft.com/azure/virtual-machines/azure-compute-gallery#scaling).
+func replicasOf(pool kamino.Pool) int32 { return int32(min(max(3, (pool.Capacity+49)/50), 100)) }
+
 // createVersion builds a version from a snapshot. Without a storage type it asks
 // first whether the region has zone-redundant storage. Where the model's disks are
 // encrypted with a customer's key, so are the replicas: that cannot be added later
 // (https://learn.microsoft.com/azure/virtual-machines/image-version-encryption).
-func (p *Provider) createVersion(ctx context.Context, at place, model saved, id string, want kamino.Artifact) error {
+func (p *Provider) createVersion(ctx context.Context, at place, model saved, pool kamino.Pool, want kamino.Artifact) error {
 	storage := want.Storage
 	if storage == "" {
 		offers, err := p.region(ctx, at)
@@ -297,7 +302,7 @@ func (p *Provider) createVersion(ctx context.Context, at place, model saved, id 
 		encryption = &armcompute.EncryptionImages{OSDiskImage: &armcompute.OSDiskImageEncryption{DiskEncryptionSetID: to.Ptr(set)}}
 	}
 	kind := to.Ptr(armcompute.StorageAccountType(storage))
-	replicas := to.Ptr(int32(want.Replica))
+	replicas := to.Ptr(replicasOf(pool))
 	poller, err := at.versions.BeginCreateOrUpdate(ctx, at.group, at.gallery, at.definition, want.Name, armcompute.GalleryImageVersion{
 		Location: to.Ptr(at.location), Tags: tagsIn(want.Tags),
 		Properties: &armcompute.GalleryImageVersionProperties{
@@ -316,5 +321,5 @@ func (p *Provider) createVersion(ctx context.Context, at place, model saved, id 
 			},
 		},
 	}, nil)
-	return poll(p, id, poller, err)
+	return poll(p, p.Address(pool, want.Kind, want.Name), poller, err)
 }

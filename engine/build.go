@@ -78,7 +78,7 @@ func (b *build) createVersion(ctx context.Context) (workflow.Next, error) {
 		return workflow.Next{}, errors.New("no snapshot to build from: it was deleted meanwhile")
 	}
 	want := kamino.Artifact{
-		Kind: kamino.KindVersion, Name: b.image.version.Name, Source: b.reused.ID, Replica: b.opts.Replicas,
+		Kind: kamino.KindVersion, Name: b.image.version.Name, Source: b.reused.ID,
 		Storage: b.held.Lease.Record.Storage, Tags: b.reused.Tags,
 	}
 	hidden, err := b.pointer.bornHidden(ctx)
@@ -161,10 +161,7 @@ func (b *build) lookFailedVersion(ctx context.Context) (workflow.Next, error) {
 }
 
 func (b *build) planImage() string {
-	if !b.image.inGallery() {
-		return buildText(b.image.version.Name)
-	}
-	return fmt.Sprintf("%s with %d replicas", buildText(b.image.version.Name), b.opts.Replicas)
+	return buildText(b.image.version.Name)
 }
 
 // needed reports whether neither an image nor a snapshot of this day can be used.

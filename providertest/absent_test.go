@@ -31,7 +31,7 @@ func imagedIn(t *testing.T, s setting, names ...string) *cloud {
 		c.must(c.Create(t.Context(), pool, a))
 	}
 	for _, name := range names {
-		c.must(c.Create(t.Context(), pool, kamino.Artifact{Kind: kamino.KindVersion, Name: name, Source: c.Address(pool, kamino.KindSnapshot, snapshot), Replica: 1, Tags: versionTags}))
+		c.must(c.Create(t.Context(), pool, kamino.Artifact{Kind: kamino.KindVersion, Name: name, Source: c.Address(pool, kamino.KindSnapshot, snapshot), Tags: versionTags}))
 	}
 	return c
 }

@@ -23,7 +23,7 @@ func TestFormerScaleSet(t *testing.T) {
 	for _, a := range []kamino.Artifact{
 		{Kind: kamino.KindGallery, Name: pool.Gallery}, {Kind: kamino.KindDefinition, Name: kamino.DefinitionName(pool.Name), Machine: c.instance().Machine},
 		{Kind: kamino.KindSnapshot, Name: kamino.SnapshotName(pool.Name), Source: c.instance().Disk, Tags: tags},
-		{Kind: kamino.KindVersion, Name: "2026.1.1", Source: at(kamino.KindSnapshot, kamino.SnapshotName(pool.Name)), Replica: 1, Tags: tags},
+		{Kind: kamino.KindVersion, Name: "2026.1.1", Source: at(kamino.KindSnapshot, kamino.SnapshotName(pool.Name)), Tags: tags},
 	} {
 		c.must(c.Create(t.Context(), pool, a))
 		c.clock.Advance(time.Minute)

@@ -18,7 +18,7 @@ func TestPointerMoves(t *testing.T) {
 	c := imaged(t, "2026.1.1")
 	ctx := t.Context()
 	c.must(c.Promote(ctx, c.pool(), kamino.Target{Version: "2026.1.1", Reference: kamino.ByDefinition}))
-	hidden := kamino.Artifact{Kind: kamino.KindVersion, Name: "2026.1.2", Source: c.Address(c.pool(), kamino.KindSnapshot, kamino.SnapshotName(poolName)), Replica: 1,
+	hidden := kamino.Artifact{Kind: kamino.KindVersion, Name: "2026.1.2", Source: c.Address(c.pool(), kamino.KindSnapshot, kamino.SnapshotName(poolName)),
 		Tags: versionTags, Excluded: true}
 	c.must(c.Create(ctx, c.pool(), hidden))
 	boots := func(want string) {

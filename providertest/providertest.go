@@ -169,7 +169,7 @@ func (w *world) version(names ...string) []kamino.Artifact {
 	}
 	var out []kamino.Artifact
 	for _, name := range names {
-		out = append(out, w.make(kamino.Artifact{Kind: kamino.KindVersion, Name: name, Source: snapshot.ID, Replica: 2, Tags: tags}))
+		out = append(out, w.make(kamino.Artifact{Kind: kamino.KindVersion, Name: name, Source: snapshot.ID, Tags: tags}))
 	}
 	return out
 }
@@ -272,7 +272,7 @@ func artifacts(t *testing.T, w *world) {
 	if len(order) != 3 || order[0] != "2026.10.1" || order[1] != "2026.9.30" || order[2] != "2026.1.2" {
 		t.Errorf("versions in order %v, want newest first by number", order)
 	}
-	if w.home(kamino.KindGallery) && (made[0].Replica != 2 || made[0].Storage == "") {
+	if w.home(kamino.KindGallery) && (made[0].Replica != 3 || made[0].Storage == "") {
 		t.Errorf("version was not made as wanted: %+v", made[0])
 	}
 	for _, kind := range []kamino.Kind{kamino.KindVersion, kamino.KindSnapshot} {

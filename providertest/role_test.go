@@ -141,7 +141,7 @@ func (c *cloud) wholeRun(version string) (said string) {
 		{Kind: kamino.KindGallery, Name: pool.Gallery},
 		{Kind: kamino.KindDefinition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: in.Generation, Architecture: arch, SecurityType: in.SecurityType, Controller: in.Controller}},
 		{Kind: kamino.KindSnapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Machine: kamino.Machine{Generation: in.Generation, Architecture: arch, SecurityType: in.SecurityType}},
-		{Kind: kamino.KindVersion, Name: version, Source: snapshot, Replica: 1},
+		{Kind: kamino.KindVersion, Name: version, Source: snapshot},
 	} {
 		_, err := c.Find(ctx, pool, a.Kind, a.Name)
 		try(err)

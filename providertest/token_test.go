@@ -122,7 +122,7 @@ func (c *cloud) failedVersion() {
 		{Kind: kamino.KindGallery, Name: pool.Gallery},
 		{Kind: kamino.KindDefinition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"}},
 		{Kind: kamino.KindSnapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Machine: kamino.Machine{Generation: "V2", Architecture: "x64"}},
-		{Kind: kamino.KindVersion, Name: "2026.1.2", Source: c.Address(pool, kamino.KindSnapshot, kamino.SnapshotName(pool.Name)), Storage: kamino.StorageZRS, Replica: 1},
+		{Kind: kamino.KindVersion, Name: "2026.1.2", Source: c.Address(pool, kamino.KindSnapshot, kamino.SnapshotName(pool.Name)), Storage: kamino.StorageZRS},
 	} {
 		c.must(c.Create(ctx, pool, a))
 		c.clock.Advance(time.Hour)

@@ -25,7 +25,7 @@ var schemes = map[string]string{"azure:": onAzure, "/subscriptions/": onAzure, "
 
 // flagsOf are the flags that only one cloud has.
 var flagsOf = map[string][]string{
-	onAzure: {"resource-group", "subscription", "in-cluster", "azure-config", "gallery", "replicas", "keep-extension", "custom-data", "keep-custom-data", "protected-settings"},
+	onAzure: {"resource-group", "subscription", "in-cluster", "azure-config", "gallery", "keep-extension", "custom-data", "keep-custom-data", "protected-settings"},
 	onAWS:   {"region", "cluster-name"},
 }
 

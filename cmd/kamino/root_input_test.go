@@ -74,7 +74,6 @@ func TestBadInput(t *testing.T) {
 		{name: "a proof of nothing", args: []string{"promote", "--pool", pool1, "--prove", "canary"}, want: []string{"no version to prove is named", "--version"}},
 		{name: "probe of no proof", args: []string{"update", "--target-node", "n2", "--prove", "none", "--probe", "/dev/null"}, want: []string{"--probe", "--prove canary"}},
 		{name: "a budget of no history", args: []string{"update", "--target-node", "n2", "--boot-budget", "0.5x"}, want: []string{`"0.5x"`, "for instance 2x"}},
-		{name: "no replicas", args: []string{"auto-update", "--replicas", "0"}, want: []string{"0 replicas", "--replicas 1"}},
 		{name: "no pools may be away", args: []string{"auto-update", "--max-unavailable-pools", "0"}, want: []string{`"0"`, "or all"}},
 		{name: "some pools may be away", args: []string{"auto-update", "--max-unavailable-pools", "some"}, want: []string{`"some"`, "or all"}},
 		{name: "negative NotReady", args: []string{"auto-update", "--max-not-ready", "-1"}, want: []string{"-1", "--max-not-ready 0"}},
@@ -224,7 +223,7 @@ func TestMistakesEndWithOne(t *testing.T) {
 		"pause": {"--reason", "r"}, "patch": {"--pool", pool1}, "update": {"--target-node", "n2"}}
 	values := map[string]string{"output": "xml", "log-level": "loud", "log-format": "xml", "log-prefix": "a:b", "subscription": "mine", "prove": "maybe", "promote": "maybe",
 		"probe": wrong, "custom-data": wrong + ".none", "protected-settings": "cse=" + wrong, "seal-policy": wrong + ".none", "scope": "some", "manager": "yum", "phased": "maybe", "reboot": "maybe",
-		"nodes": "9", "max-unavailable-pools": "some", "boot-budget": "0.5x", "prove-without": "nothing", "max-history": "1", "replicas": "0", "image": "kamino:latest"}
+		"nodes": "9", "max-unavailable-pools": "some", "boot-budget": "0.5x", "prove-without": "nothing", "max-history": "1", "image": "kamino:latest"}
 	tried := 0
 	for _, cmd := range newRootCommand(newApp(ioStreams{}, os.Getenv, func(int) {})).Commands() {
 		if cmd.Name() == "boot" || cmd.Name() == "controller" || !cmd.Runnable() {
@@ -250,7 +249,7 @@ func TestMistakesEndWithOne(t *testing.T) {
 			tried++
 		}
 	}
-	if tried < 100 {
+	if tried < 95 {
 		t.Errorf("%d mistakes were tried", tried)
 	}
 }

@@ -34,7 +34,6 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	o := &r.opts
 	f.IntVar(&o.NewNodes, "new-updated-nodes", o.NewNodes, "how many instances to add at the end, made from the new image")
 	f.IntVar(&o.History, "max-history", o.History, "how many promoted image versions to keep, at least 2")
-	f.IntVar(&o.Replicas, "replicas", o.Replicas, "number of replicas of the image version in the pool's region")
 	f.Var(&r.grace, "grace-period", "minimum termination grace period of each pod, for example 5m or 300 (seconds); a pod's own longer period is honored up to --drain-timeout; -1 uses each pod's own")
 	f.Var(&r.drainTimeout, "drain-timeout", "time limit for the whole drain; 0 means nine grace periods")
 	f.BoolVar(&o.Force, "force", false, "delete pods that have no controller and, once the drain times out, pods protected by a PodDisruptionBudget")

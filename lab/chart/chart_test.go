@@ -125,7 +125,7 @@ var uses = []struct {
 		"kamino.azure.workloadIdentity.enabled=true", "kamino.azure.workloadIdentity.clientId=22222222-2222-2222-2222-222222222222",
 		"kamino.azure.subscription=00000000-0000-0000-0000-000000000001", "kamino.azure.resourceGroup=rg-1",
 		"kamino.resources.limits.memory=1Gi", "kamino.nodeSelector.disk=ssd", "kamino.tolerations[0].operator=Exists",
-		"kamino.podLabels.team=infra", "kamino.activeDeadline=7200", "kamino.gallery=mine", "kamino.replicas=2", "kamino.keepExtensions={Microsoft.AKS/Billing}",
+		"kamino.podLabels.team=infra", "kamino.activeDeadline=7200", "kamino.gallery=mine", "kamino.keepExtensions={Microsoft.AKS/Billing}",
 		"kamino.extraArgs={--no-proxy-check}", "kamino.extraEnv[0].name=HTTPS_PROXY", "kamino.extraEnv[0].value=http://proxy:3128", "kamino.priorityClass=batch",
 		"kamino.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=kubernetes.io/hostname", "kamino.podAnnotations.note=hello", "kamino.serviceAccount.annotations.a=b", "kamino.labels.app=mine"}},
 }

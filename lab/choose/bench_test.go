@@ -218,7 +218,7 @@ func fillCloud(t *testing.T, pools, nodes, subscriptions int) {
 		tags := map[string]string{kamino.TagBuiltFrom: "old", kamino.TagBuiltAt: built.Format(kamino.BuiltAtFormat), kamino.TagRun: "old"}
 		snapshot := kamino.Artifact{Kind: kamino.KindSnapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Tags: tags, Machine: kamino.Machine{Generation: "V2"}}
 		address := e.Provider.(*azure.Provider)
-		version := kamino.Artifact{Kind: kamino.KindVersion, Name: kamino.VersionName(built), Replica: 1, Storage: kamino.StorageLRS, Tags: tags,
+		version := kamino.Artifact{Kind: kamino.KindVersion, Name: kamino.VersionName(built), Storage: kamino.StorageLRS, Tags: tags,
 			Source: address.Address(pool, kamino.KindSnapshot, snapshot.Name)}
 		for _, a := range []kamino.Artifact{
 			{Kind: kamino.KindGallery, Name: pool.Gallery},

@@ -339,7 +339,7 @@ func TestAWSRefused(t *testing.T) {
 	}{
 		{updateArgs(node), 3, []string{"MinSize", "aws autoscaling update-auto-scaling-group --auto-scaling-group-name tight --min-size 0"}},
 		{[]string{"status", "--gallery", "g"}, 1, []string{"--gallery is for clusters on Azure only, and this one is on AWS"}},
-		{updateArgs(node, "--replicas", "2"), 1, []string{"--replicas is for clusters on Azure only"}},
+		{updateArgs(node, "--gallery", "mine"), 1, []string{"--gallery is for clusters on Azure only"}},
 	} {
 		since := len(p.lab.AWS.Requests(0))
 		o := p.run(tt.args...)

@@ -104,7 +104,6 @@ func badOptions(t *testing.T) []bad {
 	return []bad{
 		{name: "no-node", node: "-", code: 1, want: []string{"no donor named", "--target-node", "kubectl get nodes"}},
 		{name: "history", args: []string{"--max-history", "1"}, code: 1, want: []string{"history 1", "--max-history 2"}},
-		{name: "replicas", args: []string{"--replicas", "0"}, code: 1, want: []string{"0 replicas", "--replicas 1"}},
 		{name: "guid", args: []string{"--subscription", "not-a-guid"}, code: 1, want: []string{`subscription "not-a-guid" is not a GUID`, "az account show"}},
 		{name: "new-nodes", args: []string{"--new-updated-nodes", "-1"}, code: 1, want: []string{"-1", "--new-updated-nodes 0"}},
 		{name: "no-number", args: []string{"--max-history", "many"}, code: 1, want: []string{`"many"`, "--max-history", "--max-history 3"}},

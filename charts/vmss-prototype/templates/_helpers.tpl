@@ -228,10 +228,6 @@ targetNode: {{ . | quote }}
 - --keep-extension
 - {{ . | quote }}
 {{- end }}
-{{- with .replicas }}
-- --replicas
-- {{ . | quote }}
-{{- end }}
 {{- end }}
 
 {{/* And which nodes may be donors. */}}
