@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"kamino.dev/kamino/agent/disk"
 )
 
 // TestOwnCard: cards and what is made of them are the machine's own; what containers have is not.
@@ -20,5 +22,23 @@ func TestOwnCard(t *testing.T) {
 				t.Errorf("%s: %v", name, !want)
 			}
 		})
+	}
+}
+
+// TestAnothersName: the name of the machine to which a disk is attached is not the disk's.
+func TestAnothersName(t *testing.T) {
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{"/": own, t.TempDir(): ""} {
+		d, err := disk.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := hostName(d); got != want {
+			t.Errorf("%s: %q, want %q", dir, got, want)
+		}
+		_ = d.Close()
 	}
 }

@@ -145,14 +145,14 @@ func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, err
 		// A sealed disk has lost them; its receipt has them.
 		o.Facts.Host, o.Facts.VMID = cmp.Or(o.Facts.Host, receipt.Donor), cmp.Or(receipt.VMID, o.Facts.VMID)
 	}
+	if o.Swaps, err = d.Swaps(); err != nil {
+		return o, err
+	}
+	o.Facts.Host = cmp.Or(o.Facts.Host, hostName(d))
 	switch {
 	case v.addresses != "":
 		o.Facts.Addresses = strings.Split(v.addresses, ",")
 	case d.Live():
-		if o.Swaps, err = d.Swaps(); err != nil {
-			return o, err
-		}
-		o.Facts.Host = cmp.Or(o.Facts.Host, hostName())
 		o.Facts.Addresses, o.Facts.MACs = ownAddresses()
 	default:
 		o.Facts.Addresses, o.Facts.MACs = seal.Addresses(d), seal.MACs(d)
@@ -166,7 +166,11 @@ func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, err
 	return o, err
 }
 
-func hostName() string {
+// hostName is the machine's. Of a disk that is attached to another machine it says nothing.
+func hostName(d *disk.Disk) string {
+	if !d.Live() {
+		return ""
+	}
 	name, err := os.Hostname()
 	if err != nil {
 		return ""

@@ -50,7 +50,7 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 	if w.Settings, err = seal.ReadSettings(d); err != nil {
 		return err
 	}
-	w.Name = cmp.Or(*node, cmp.Or(nodeconfig.NodeName(d), strings.ToLower(cmp.Or(d.Text("etc/hostname"), hostName()))))
+	w.Name = cmp.Or(*node, cmp.Or(nodeconfig.NodeName(d), strings.ToLower(cmp.Or(d.Text("etc/hostname"), hostName(d)))))
 	if d.Live() || *node != "" {
 		var kept nodeClient
 		w.Node = func(ctx context.Context) (watch.Node, error) { return kept.of(ctx, d, w.Name) }

@@ -185,9 +185,8 @@ func TestDeepTree(t *testing.T) {
 	}
 }
 
-// TestAnothersSwap: the swap file and the loop devices' files of a worker, of which the kernel tells
-// and which are not seen in the container where a disk is attached, are nothing of that disk's. On
-// the running system's own root such a name is an error.
+// TestAnothersSwap: what the kernel tells of and a pod does not see is no error there. On the running
+// system's own root it is one.
 func TestAnothersSwap(t *testing.T) {
 	const name = "/swapfile-of-the-worker"
 	if _, seen, err := hostileDisk(t).statKernels(name); seen || err != nil {

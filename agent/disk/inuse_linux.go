@@ -16,9 +16,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Running reports whether the disk is the root of the system that runs here: "/" itself, or a host's
+// root seen from a pod, whose /proc is this kernel's. What the kernel tells is nothing of any other
+// disk that is attached here: Swaps, Loops and Held are then empty.
+func (d *Disk) Running() bool {
+	const name = "proc/sys/kernel/random/boot_id"
+	own, err := os.ReadFile("/" + name)
+	return d.Live() || err == nil && d.Whole().Text(name) == strings.TrimSpace(string(own))
+}
+
 // Swaps are the devices and files of the disk to which the running kernel swaps out memory, as
 // /proc/swaps names them.
 func (d *Disk) Swaps() ([]string, error) {
+	if !d.Running() {
+		return nil, nil
+	}
 	l, err := d.Whole().layout()
 	if err != nil || l.mere {
 		return nil, err
@@ -47,8 +59,8 @@ func (d *Disk) Swaps() ([]string, error) {
 	return own, nil
 }
 
-// statKernels describes what the kernel calls name. It is the running system's name: on a disk that
-// lies elsewhere, and perhaps in a container, what is not seen is not on that disk.
+// statKernels describes what the kernel calls name. It is the running system's name: in a pod what is
+// not seen may be anywhere.
 func (d *Disk) statKernels(name string) (st unix.Stat_t, seen bool, err error) {
 	err = unix.Stat(name, &st)
 	if errors.Is(err, fs.ErrNotExist) && !d.Live() {
@@ -79,11 +91,13 @@ func (l Loop) Shows(info fs.FileInfo) bool {
 	return ok && (inode{st.Dev, st.Ino}) == l.file
 }
 
-// Loops are the loop devices in use, but for those of which neither device nor file is seen from
-// where a disk lies that is not the running system's. The kernel tells a device's file by inode (LOOP_GET_STATUS64,
+// Loops are the loop devices in use, but for those of which a pod sees neither device nor file. The kernel tells a device's file by inode (LOOP_GET_STATUS64,
 // loop(4)): the name in sysfs is the one by which it was opened, perhaps by a link, in a bind
 // mount, or in another mount namespace.
 func (d *Disk) Loops() ([]Loop, error) {
+	if !d.Running() {
+		return nil, nil
+	}
 	found, err := filepath.Glob(sysfs + "/block/loop*/loop/backing_file")
 	if err != nil {
 		return nil, err
@@ -147,6 +161,9 @@ func (h Held) String() string {
 
 // Held lists the deleted files of the disk that processes use, each once.
 func (d *Disk) Held() ([]Held, error) {
+	if !d.Running() {
+		return nil, nil
+	}
 	l, err := d.Whole().layout()
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"kamino.dev/kamino/agent/disk"
@@ -51,6 +52,7 @@ func TestHeldAndLinked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			alone := running(t, root)
 			o := foreignOptions()
 			o.Config.Rules = append(o.Config.Rules, ExtraRule{ID: "two", Paths: []string{"/var/two"}, Action: Remove, Why: "test"})
 			_, err = Seal(t.Context(), d, o)
@@ -58,6 +60,7 @@ func TestHeldAndLinked(t *testing.T) {
 			if err = errors.Join(err, ferr, d.Close(), held.Close()); err != nil {
 				t.Fatal(err)
 			}
+			alone()
 			off()
 			for what, want := range map[string]int{"twice": 0, "held": 0, "kept": 200} {
 				t.Run(what, func(t *testing.T) {
@@ -160,7 +163,8 @@ func TestOutsidePartitions(t *testing.T) {
 // TestSwapPartition: what was swapped out is overwritten, and the partition can be used again.
 // While it is in use the seal is refused.
 func TestSwapPartition(t *testing.T) {
-	onParts(t, func(d *disk.Disk, _, second string) {
+	onParts(t, func(d *disk.Disk, root, second string) {
+		defer running(t, root)()
 		if _, err := exec.LookPath("mkswap"); err != nil {
 			t.Skip("mkswap is not installed")
 		}
@@ -372,6 +376,7 @@ func TestLoopUnderAMatch(t *testing.T) {
 	at := filepath.Join(scratch(t), "data")
 	mountImage(t, filepath.Join(root, "tmp/left"), at, "ext4")
 	plantFile(t, at, "db", "customer data\n")
+	defer running(t, root)()
 	d, err := disk.Open(root)
 	if err != nil {
 		t.Fatal(err)
@@ -384,4 +389,49 @@ func TestLoopUnderAMatch(t *testing.T) {
 	if digest(t, at) != before {
 		t.Error("the disk in the file was changed")
 	}
+}
+
+// running makes a root that of the system that runs here: with this kernel's /proc, as a pod sees its
+// host's.
+func running(t *testing.T, root string) (off func()) {
+	t.Helper()
+	at := filepath.Join(root, "proc")
+	if err := errors.Join(os.MkdirAll(at, 0o755), syscall.Mount("/proc", at, "", syscall.MS_BIND, "")); err != nil {
+		t.Fatal(err)
+	}
+	return once(t, func() error { return syscall.Unmount(at, syscall.MNT_DETACH) })
+}
+
+// TestAnothersKernel: of a disk that is only attached here, the kernel that runs here is not asked:
+// neither for deleted files that are open, nor for loop devices, nor for swap.
+func TestAnothersKernel(t *testing.T) {
+	onParts(t, func(d *disk.Disk, root, second string) {
+		plantFile(t, root, "srv/held", "text\n")
+		plantFile(t, root, "tmp/left.img", strings.Repeat("\x00", 1<<20))
+		held, err := os.Open(filepath.Join(root, "srv/held"))
+		if err = errors.Join(err, os.Remove(filepath.Join(root, "srv/held"))); err != nil {
+			t.Fatal(err)
+		}
+		defer held.Close()
+		_, detach := attach(t, filepath.Join(root, "tmp/left.img"))
+		defer detach()
+		swaps := 0
+		if exec.Command("mkswap", second).Run() == nil && exec.Command("swapon", second).Run() == nil {
+			defer once(t, func() error { return exec.Command("swapoff", second).Run() })()
+			swaps = 1
+		}
+		asked := func(what string, want [3]int) {
+			t.Helper()
+			files, err1 := d.Held()
+			loops, err2 := d.Loops()
+			swapped, err3 := d.Swaps()
+			if got := [3]int{min(len(files), 1), min(len(loops), 1), len(swapped)}; got != want || errors.Join(err1, err2, err3) != nil {
+				t.Errorf("%s: %v deleted, loops and swaps, want %v: %v", what, got, want, errors.Join(err1, err2, err3))
+			}
+		}
+		asked("attached", [3]int{})
+		off := running(t, root)
+		asked("running", [3]int{1, 1, swaps})
+		off()
+	})
 }

@@ -156,6 +156,7 @@ func TestLoopByAnotherName(t *testing.T) {
 	plantFile(t, users, "customer", "data\n")
 	run(t, "sync", "-f", users)
 	before := digest(t, file)
+	defer running(t, dir)()
 	d, err := disk.Open(dir)
 	if err != nil {
 		t.Fatal(err)
