@@ -91,9 +91,9 @@ func (l Loop) Shows(info fs.FileInfo) bool {
 	return ok && (inode{st.Dev, st.Ino}) == l.file
 }
 
-// Loops are the loop devices in use, but for those of which a pod sees neither device nor file. The kernel tells a device's file by inode (LOOP_GET_STATUS64,
-// loop(4)): the name in sysfs is the one by which it was opened, perhaps by a link, in a bind
-// mount, or in another mount namespace.
+// Loops are the loop devices in use, but for those of which a pod sees neither device nor file. The
+// kernel tells a device's file by inode (LOOP_GET_STATUS64, loop(4)): the name in sysfs is the one
+// by which it was opened, perhaps by a link, in a bind mount, or in another mount namespace.
 func (d *Disk) Loops() ([]Loop, error) {
 	if !d.Running() {
 		return nil, nil
