@@ -25,12 +25,12 @@ type Rules struct {
 
 	// Image is the newest image of the pool; nil if there is none. Only a node patched after it is
 	// worth taking.
-	Image *Artifact
+	Image *Version
 	// AnyPatch allows nodes without newer patches, because the image is renewed for its age.
 	AnyPatch bool
 	// Bad are the withdrawn versions. A node that such a version was built from is not taken again
 	// before it is patched.
-	Bad []Artifact
+	Bad []Version
 }
 
 // Candidate is a node that selection considered.

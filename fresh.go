@@ -86,14 +86,6 @@ func (n Node) Freshness() (f Freshness) {
 	return f
 }
 
-// Patched returns when the disk of a version was last patched, as far as known.
-func (a Artifact) Patched() (Stamp, bool) {
-	if at, err := time.Parse(time.RFC3339, a.Tags[TagPatched]); err == nil {
-		return Stamp{at, true}, true
-	}
-	return a.Built()
-}
-
 // AnnotationPackages holds the packages installed on a node, for the run that its nonce names: a
 // list as base64 of gzip, in JSON. The agent writes it.
 const AnnotationPackages = "kamino.dev/packages"

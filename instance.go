@@ -3,7 +3,6 @@ package kamino
 import (
 	"cmp"
 	"encoding/hex"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,28 +55,6 @@ type Instance struct {
 func (in Instance) WithVM(vm string) Instance {
 	in.VMID = cmp.Or(in.VMID, vm)
 	return in
-}
-
-// Machine is the hardware that a disk and the machine that boots it must agree on.
-type Machine struct {
-	Generation   string `json:"generation,omitempty"`   // V1 or V2
-	Architecture string `json:"architecture,omitempty"` // x64 or Arm64
-	SecurityType string `json:"securityType,omitempty"` // Standard, TrustedLaunch, …
-	Controller   string `json:"controller,omitempty"`   // of the disks: SCSI, NVMe, for an image also both; "" if unknown
-	Plan         string `json:"plan,omitempty"`         // publisher/product/name of the marketplace plan of its image; "" for none
-}
-
-// Unlike returns why an image for this machine may not boot on the other machine; "" if no
-// difference is known. Case is ignored, as Azure does.
-func (m Machine) Unlike(other Machine) string {
-	for _, part := range []struct{ name, own, others string }{
-		{"architecture", m.Architecture, other.Architecture}, {"generation", m.Generation, other.Generation},
-	} {
-		if part.own != "" && part.others != "" && !strings.EqualFold(part.own, part.others) {
-			return fmt.Sprintf("its %s is %s, and that of the pool's present image %s", part.name, part.own, part.others)
-		}
-	}
-	return ""
 }
 
 // Settled reports whether an instance that is seen for the first time is older than the budget and

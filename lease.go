@@ -146,7 +146,7 @@ type Withdrawal struct {
 
 // Left returns the version that was withdrawn in favor of the pool's next image, if nobody has
 // named a version since; else "". An older version is a target only by its name.
-func (w *Withdrawal) Left(next *Artifact) string {
+func (w *Withdrawal) Left(next *Version) string {
 	if w == nil || next == nil || w.To != next.Name {
 		return ""
 	}
@@ -359,10 +359,10 @@ func (l *Ledger) NoteRolledBack(name string) {
 
 // Distrust returns the versions with those that were rolled back but not marked yet shown as
 // marked.
-func (l Ledger) Distrust(versions []Artifact) []Artifact {
+func (l Ledger) Distrust(versions []Version) []Version {
 	for i := range versions {
-		if v := &versions[i]; v.Tags[TagBad] == "" && slices.Contains(l.RolledBack, v.Name) {
-			*v = v.WithTag(TagBad, "rolled back; the version could not be marked")
+		if v := &versions[i]; v.Bad == "" && slices.Contains(l.RolledBack, v.Name) {
+			*v = v.write(map[string]string{TagBad: "rolled back; the version could not be marked"})
 		}
 	}
 	return versions

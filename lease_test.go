@@ -84,7 +84,7 @@ func TestPinLedgers(t *testing.T) {
 		{"a first version that waits for a person", Ledger{Past: []PastRun{{Version: "2026.03.12"}}}, original, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if pin := c.ledger.pin(Pool{Model: Model{Image: c.image}}, versions); (pin != nil) != c.want {
+			if pin := c.ledger.pin(Pool{Model: Model{Image: c.image}}, ParseVersions(versions)); (pin != nil) != c.want {
 				t.Errorf("%s: %+v", c.name, pin)
 			}
 		})

@@ -41,46 +41,46 @@ func (l Ledger) KnownBoots() *Boots {
 // WithFormer adds the deleted versions that had a name of their own. Instances that booted from
 // such a version may still run, and would be taken for instances of a later version by that name.
 // The same holds for a version that a rollback has left.
-func (l Ledger) WithFormer(versions []Artifact) []Artifact {
-	all := slices.Clone(versions)
+func (l Ledger) WithFormer(versions []Version) []Version {
+	all, named := slices.Clone(versions), func(name string) Version { return ParseVersion(Artifact{Name: name}) }
 	for _, p := range l.Past {
 		if p.Failure == "" && !p.Interrupted {
-			all = append(all, Artifact{Name: p.Version})
+			all = append(all, named(p.Version))
 		}
-		all = append(all, Artifact{Name: p.Withdrawn})
+		all = append(all, named(p.Withdrawn))
 	}
 	for _, u := range l.Unfit {
-		all = append(all, Artifact{Name: u.Version})
+		all = append(all, named(u.Version))
 	}
 	for _, name := range l.RolledBack {
-		all = append(all, Artifact{Name: name})
+		all = append(all, named(name))
 	}
 	return all
 }
 
 // Sweepable reports whether a version is the remains of an interrupted run's build. A version older
 // than any build is identified only by the run; the next update prunes it.
-func (l Lease) Sweepable(v Artifact, now time.Time) bool {
+func (l Lease) Sweepable(v Version, now time.Time) bool {
 	old := !v.Created.IsZero() && now.Sub(v.Created) > SnapshotLife
-	failed := func(p PastRun) bool { return p.Failure != "" && p.Run == v.Tags[TagRun] }
-	known := v.Tags[TagRun] != "" && (l.Holder == v.Tags[TagRun] || slices.ContainsFunc(l.Ledger.Past, failed)) || slices.Contains(l.Ledger.Unbuilt, v.Name)
+	failed := func(p PastRun) bool { return p.Failure != "" && p.Run == v.Run }
+	known := v.Run != "" && (l.Holder == v.Run || slices.ContainsFunc(l.Ledger.Past, failed)) || slices.Contains(l.Ledger.Unbuilt, v.Name)
 	return l.Ledger.FailedBuild(v) && (known || !old)
 }
 
 // FailedBuild reports whether a failed version is a failed build, as far as known. A failed write
 // of tags makes a complete version look failed too, so a version stays if it has replicas, was
 // finished once, is in use, or may be needed for a rollback.
-func (l Ledger) FailedBuild(v Artifact) bool {
+func (l Ledger) FailedBuild(v Version) bool {
 	finished := func(p PastRun) bool { return p.Failure == "" && p.Version == v.Name }
 	needed := l.Former != nil && strings.EqualFold(l.Former.Image, v.ID)
 	return v.Ours() && v.State == Failed && !v.Ready && !v.InModel && v.Instances == 0 && !needed &&
-		v.Tags[TagBad] == "" && (!slices.Contains(l.RolledBack, v.Name) || slices.Contains(l.Unbuilt, v.Name)) && !slices.ContainsFunc(l.Past, finished)
+		v.Bad == "" && (!slices.Contains(l.RolledBack, v.Name) || slices.Contains(l.Unbuilt, v.Name)) && !slices.ContainsFunc(l.Past, finished)
 }
 
 // Builds reports whether a version is still being built although the run that began it, in this
 // ledger, has ended.
-func (l Ledger) Builds(v Artifact) bool {
-	return v.Ours() && v.State == Creating && slices.ContainsFunc(l.Past, func(p PastRun) bool { return p.Run == v.Tags[TagRun] })
+func (l Ledger) Builds(v Version) bool {
+	return v.Ours() && v.State == Creating && slices.ContainsFunc(l.Past, func(p PastRun) bool { return p.Run == v.Run })
 }
 
 // NoteUnbuilt records a version that must not be chosen and whose build has not finished. No
@@ -110,7 +110,7 @@ func (l *Ledger) NoteSaved(m SavedModel, prototype bool) {
 }
 
 // NotePruned records a version that is deleted.
-func (l *Ledger) NotePruned(v Artifact) {
+func (l *Ledger) NotePruned(v Version) {
 	if slices.ContainsFunc(l.Unfit, func(u Unfit) bool { return u.Version == v.Name }) {
 		return
 	}

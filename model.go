@@ -25,7 +25,7 @@ type Target struct {
 	Reference ImageReference // how the pool refers to the version; "": as it does now
 	// Seen, if set, is the version as it was read; the promotion offers it if it is withheld. Nil:
 	// only the pool's recipe counts.
-	Seen *Artifact
+	Seen *Version
 	// Former, if set, is a Model.Saved. Its image returns in the pool's present recipe, with what a
 	// promotion removed from the recipe. Parts that now belong to another pool are not written;
 	// later changes by people stay.
@@ -49,7 +49,7 @@ func (t Target) Offers() bool {
 	if t.Seen == nil || !t.Seen.Withheld() {
 		return false
 	}
-	return t.Reference == ByDefinition || t.Seen.Tags[TagOffer] != "" || t.Seen.Tags[TagBad] != ""
+	return t.Reference == ByDefinition || t.Seen.Offer != "" || t.Seen.Bad != ""
 }
 
 // NextImage is what a pool's next instance boots from once a target is promoted.

@@ -98,48 +98,6 @@ func CanaryName(pool PoolID, run string) string {
 // Publisher is the publisher of every image definition that Kamino creates.
 const Publisher = "VMSS-Prototype-Pattern"
 
-// Tags that Kamino puts on the resources that it makes. BuiltFrom and BuiltAt are those of the
-// original script. Tag names have no "/", which Azure forbids
-// (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources).
-const (
-	TagBuiltFrom = "BuiltFrom"        // donor's node name
-	TagBuiltAt   = "BuiltAt"          // BuiltAtFormat, UTC
-	TagRun       = "kamino-run"       // run ID
-	TagEpoch     = "kamino-epoch"     // epoch of the lease when it was made
-	TagReceipt   = "kamino-receipt"   // hash of the seal receipt
-	TagParent    = "kamino-parent"    // image that the donor booted from
-	TagBad       = "kamino-bad"       // why the version was withdrawn
-	TagOffer     = "kamino-offer"     // hidden, proving, offered or withdrawn
-	TagProof     = "kamino-proof"     // outcome of its proof; see TagProofWanted
-	TagPromote   = "kamino-promote"   // PromoteManual: while the version is hidden, only a person promotes it
-	TagBootstrap = "kamino-bootstrap" // TagBootstrapUnaccepted: hidden until somebody accepts the bootstrap of its instances
-	TagPointer   = "kamino-pointer"   // of an image definition: TagPointerUnreliable
-	TagVM        = "kamino-vm"        // donor's VM; missing on what the original script made
-	TagPolicy    = "kamino-policy"    // SHA-256 of the seal policy
-	// Number of files on the image that nothing explains, whether the policy refused or reported
-	// them, and a digest of their names and contents.
-	TagUnknown       = "kamino-unknown"
-	TagUnknownMode   = "kamino-unknown-mode"
-	TagUnknownDigest = "kamino-unknown-digest"
-	TagPackages      = "kamino-packages" // SHA-256 of the packages on the disk, as Freshness.PackageDigest
-	// Software of a node that boots from the image; see Freshness and Software.
-	TagPackageCount = "kamino-package-count"
-	TagPatched      = "kamino-patched" // RFC 3339
-	TagKernel       = "kamino-kernel"
-	TagOS           = "kamino-os"
-	TagKubelet      = "kamino-kubelet"
-	TagRuntime      = "kamino-runtime"
-	TagImages       = "kamino-images" // container images in the donor's cache, as its kubelet lists them
-	TagImageBytes   = "kamino-image-bytes"
-	TagSSHKeys      = "kamino-ssh-keys" // of the donor, as Receipt.SSHKeys, with spaces between
-	// Tags of a canary; its agent reads those of its own instance.
-	TagCanary  = "kamino-canary"  // name of the image version that it proves
-	TagPool    = "kamino-pool"    // name of the pool that it belongs to
-	TagPoolUID = "kamino-pool-id" // Pool.UID of the pool that a snapshot or a version was made from
-	TagExpires = "kamino-expires" // RFC 3339: after this anybody may remove it
-	TagNonce   = "kamino-nonce"   // repeated in the agent's report
-)
-
 // BuiltAtFormat is the layout of the tag BuiltAt.
 const BuiltAtFormat = "2006-01-02 15:04:05.000000"
 
@@ -163,7 +121,7 @@ var errNamesOver = errors.New("no version name is left for this day")
 // (https://learn.microsoft.com/azure/virtual-machines/shared-image-galleries), so 2026.11.23 comes
 // before 2026.11.2201. Therefore a month that has a name with NN continues with such names: the
 // first of a later day is then YYYY.MM.DD00.
-func NextVersion(existing []Artifact, day time.Time) (string, error) {
+func NextVersion(existing []Version, day time.Time) (string, error) {
 	day = day.UTC()
 	long, next := false, 0
 	for _, v := range existing {
@@ -206,31 +164,6 @@ func parseVersionDay(name string) (day time.Time, number int, err error) {
 		return time.Time{}, 0, fmt.Errorf("version %q is not a valid date", name)
 	}
 	return day, number, nil
-}
-
-// OfDay reports whether a version is of that day.
-func (a Artifact) OfDay(day time.Time) bool {
-	at, err := VersionDate(a.Name)
-	return err == nil && VersionName(at) == VersionName(day)
-}
-
-// NewestOfDay returns the newest version of a day; nil if there is none.
-func NewestOfDay(newestFirst []Artifact, day time.Time) *Artifact {
-	return First(newestFirst, func(v Artifact) bool { return v.OfDay(day) })
-}
-
-// Outnumbered returns a version of an earlier day whose name counts as later; nil if there is none.
-// Another program, which does not know NN, may make version 2026.11.24 after 2026.11.2301. Such a
-// version is never the latest, and is not deleted as an old one.
-func (a Artifact) Outnumbered(by []Artifact) *Artifact {
-	day, err := VersionDate(a.Name)
-	if err != nil {
-		return nil
-	}
-	return First(by, func(v Artifact) bool {
-		at, err := VersionDate(v.Name)
-		return err == nil && at.Before(day) && CompareVersions(v.Name, a.Name) > 0
-	})
 }
 
 // CompareVersions compares two version names number by number, not as text: 2024.9.30 comes before

@@ -77,7 +77,7 @@ func TestNextVersion(t *testing.T) {
 func TestAfterDay(t *testing.T) {
 	day := time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
 	for name, want := range map[string]bool{"2026.11.2301": false, "2026.11.23": false, "2026.11.24": false, "2026.11.2401": false, "2026.11.25": true, "2026.12.01": true, "2027.01.01": true} {
-		if got := (Artifact{Name: name, Tags: map[string]string{TagRun: "r"}}).AfterDay(day); got != want {
+		if got := ParseVersion(Artifact{Name: name, Tags: map[string]string{TagRun: "r"}}).AfterDay(day); got != want {
 			t.Errorf("version %s is of a later day: %t, want %t", name, got, want)
 		}
 	}
@@ -88,15 +88,15 @@ func TestAfterDay(t *testing.T) {
 func TestAcquittal(t *testing.T) {
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	const def = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Compute/galleries/g/images/kamino-a-prototype"
-	v := func(name string, births ...time.Duration) Artifact {
+	v := func(name string, births ...time.Duration) Version {
 		a := Artifact{Kind: KindVersion, Name: name, ID: def + "/versions/" + name, State: Succeeded, Ready: true, Tags: map[string]string{TagRun: "r", TagOffer: TagOfferOffered}}
 		for _, b := range births {
 			a.Births = append(a.Births, at.Add(b))
 		}
-		return a
+		return ParseVersion(a)
 	}
 	l := Ledger{Promoted: &Promotion{Version: "2026.03.01", At: at}}
-	versions := []Artifact{v("2026.03.01", 20*time.Minute), v("2026.02.01", 26*time.Hour, 27*time.Hour, 28*time.Hour)}
+	versions := []Version{v("2026.03.01", 20*time.Minute), v("2026.02.01", 26*time.Hour, 27*time.Hour, 28*time.Hour)}
 	if s := l.astray(def, versions); s == nil {
 		t.Error("the first instance followed, and the three that came a day later did not: the definition is believed")
 	}
@@ -118,10 +118,10 @@ func TestUnlike(t *testing.T) {
 	}
 }
 
-func named(names ...string) (out []Artifact) {
+func named(names ...string) (out []Version) {
 	for _, n := range names {
-		out = append(out, Artifact{Kind: KindVersion, Name: n, State: Succeeded, Tags: map[string]string{TagBuiltFrom: "n"}})
+		out = append(out, ParseVersion(Artifact{Kind: KindVersion, Name: n, State: Succeeded, Tags: map[string]string{TagBuiltFrom: "n"}}))
 	}
-	slices.SortStableFunc(out, func(a, b Artifact) int { return CompareVersions(b.Name, a.Name) })
+	slices.SortStableFunc(out, func(a, b Version) int { return CompareVersions(b.Name, a.Name) })
 	return out
 }

@@ -9,33 +9,33 @@ import (
 
 // Points reports whether the image of a model is the definition of these versions, and not one
 // version.
-func Points(image string, versions []Artifact) bool {
-	return slices.ContainsFunc(versions, func(v Artifact) bool {
+func Points(image string, versions []Version) bool {
+	return slices.ContainsFunc(versions, func(v Version) bool {
 		return v.ID != "" && strings.EqualFold(DefinitionOf(v.ID), image) && !strings.EqualFold(v.ID, image)
 	})
 }
 
 // Resolved returns the version that a definition stands for: the newest that Succeeded and is not
 // excluded from latest.
-func Resolved(newestFirst []Artifact) *Artifact {
-	return First(newestFirst, func(v Artifact) bool { return v.State == Succeeded && !v.Excluded })
+func Resolved(newestFirst []Version) *Version {
+	return First(newestFirst, func(v Version) bool { return v.State == Succeeded && !v.Excluded })
 }
 
 // MovedPin returns a Pin if somebody else changed what the definition stands for: it is not the
 // newest version that Kamino offered. If Kamino never offered a version, it returns nil.
-func MovedPin(image string, versions []Artifact) *Pin {
+func MovedPin(image string, versions []Version) *Pin {
 	if !Points(image, versions) {
 		return nil
 	}
 	for _, v := range versions {
-		if v.State != Succeeded || v.Tags[TagOffer] != TagOfferOffered || v.Tags[TagBad] != "" && v.Excluded {
+		if v.State != Succeeded || v.Offer != TagOfferOffered || v.Bad != "" && v.Excluded {
 			continue
 		}
 		now := Resolved(versions)
 		switch {
 		case now == nil:
 			return &Pin{Image: image, Wrote: v.ID}
-		case now.Name == v.Name, now.Ours() && now.Tags[TagOffer] == "" && CompareVersions(now.Name, v.Name) > 0:
+		case now.Name == v.Name, now.Ours() && now.Offer == "" && CompareVersions(now.Name, v.Name) > 0:
 			return nil // the original script made it
 		}
 		return &Pin{Image: now.ID, Wrote: v.ID}
@@ -65,13 +65,9 @@ func (s Stray) String() string {
 		s.Born.UTC().Format(time.RFC3339), s.Booted, s.Promoted, s.At.UTC().Format(time.RFC3339))
 }
 
-const (
-	// TagPointerUnreliable is the value of TagPointer.
-	TagPointerUnreliable = "unreliable"
-	// pointerSettles is how long after a promotion an instance may still boot from the former
-	// version. How long a change of excludeFromLatest takes to have an effect is not documented.
-	pointerSettles = 10 * time.Minute
-)
+// pointerSettles is how long after a promotion an instance may still boot from the former version.
+// How long a change of excludeFromLatest takes to have an effect is not documented.
+const pointerSettles = 10 * time.Minute
 
 // astray returns the first instance that was created pointerSettles or more after the last
 // promotion, if it did not follow the definition. A later instance that followed clears the earlier
@@ -79,7 +75,7 @@ const (
 // that Azure resolves "latest" at each scale-out
 // (https://github.com/Azure/azure-rest-api-specs/issues/4446), one reports that it did not
 // (https://github.com/Azure/azvmimagebuilder/issues/33): unverified.
-func (l Ledger) astray(image string, versions []Artifact) *Stray {
+func (l Ledger) astray(image string, versions []Version) *Stray {
 	p, now := l.Promoted, Resolved(versions)
 	if p == nil || p.At.IsZero() || now == nil || now.Name != p.Version || !Points(image, versions) {
 		return nil
@@ -108,7 +104,7 @@ func (l Ledger) astray(image string, versions []Artifact) *Stray {
 
 // WhyStrayed returns why a pool's definition is not trusted: an instance seen now, or the recorded
 // one, though it may be gone.
-func (l Ledger) WhyStrayed(image string, versions []Artifact) *Stray {
+func (l Ledger) WhyStrayed(image string, versions []Version) *Stray {
 	if seen := l.astray(image, versions); seen != nil {
 		return seen
 	}
@@ -151,7 +147,7 @@ func (p Pin) Refusal(pool Pool) Refusal {
 // no write, because no other field of a model is evidence. The image that stood there before an
 // unseen write is explained by the interrupted run, unless the pool was written since. If Kamino
 // wrote nothing so far, the last version that was made counts.
-func (l Ledger) pin(pool Pool, versions []Artifact) *Pin {
+func (l Ledger) pin(pool Pool, versions []Version) *Pin {
 	image := pool.Model.Image
 	if pin := MovedPin(image, versions); pin != nil {
 		return pin
@@ -197,7 +193,7 @@ func (l Ledger) mayBeUndone(pool Pool) bool {
 }
 
 // Pinned returns the pin of a pool. An image that the recipe's owner wrote is not a pin.
-func (l Ledger) Pinned(pool Pool, versions []Artifact) *Pin {
+func (l Ledger) Pinned(pool Pool, versions []Version) *Pin {
 	if pool.Owner != nil {
 		return MovedPin(pool.Model.Image, versions)
 	}
@@ -226,8 +222,8 @@ func (l *Ledger) NoteStood(version string, at time.Time) {
 
 // Sticks reports whether the pool may boot from a version although its definition now stands for
 // another: no instance was seen that followed.
-func (l Ledger) Sticks(version string, versions []Artifact) bool {
-	return l.Stood != nil && l.Stood.Version == version && !slices.ContainsFunc(versions, func(v Artifact) bool {
+func (l Ledger) Sticks(version string, versions []Version) bool {
+	return l.Stood != nil && l.Stood.Version == version && !slices.ContainsFunc(versions, func(v Version) bool {
 		return v.Name != version && slices.ContainsFunc(v.Births, l.Stood.At.Add(pointerSettles).Before)
 	})
 }

@@ -69,28 +69,17 @@ type Owner struct {
 	Needs string `json:"needs,omitempty"`
 }
 
-// The kinds of artifact.
-const (
-	KindGallery    Kind = "gallery"
-	KindDefinition Kind = "image definition"
-	KindVersion    Kind = "image version"
-	KindSnapshot   Kind = "snapshot"
-	// KindParameter is what recipes refer to in place of an image, in a cloud with parameters. It is
-	// only found; Promote makes it.
-	KindParameter Kind = "parameter"
-)
-
 // MadeOfFormer reports whether Kamino made an artifact of an earlier pool with this pool's name. An
 // artifact that names no pool counts as this pool's, unless it is older than the pool. An artifact
 // without a run was made by another program, or by the original script.
 func (p Pool) MadeOfFormer(a Artifact) bool {
-	switch of := a.Tags[TagPoolUID]; {
-	case p.UID == "" || a.Tags[TagRun] == "":
+	switch c := ParseCopy(a); {
+	case p.UID == "" || c.Run == "":
 		return false
-	case of == "":
+	case c.poolUID == "":
 		return !a.Created.IsZero() && a.Created.Before(p.Created)
 	default:
-		return of != p.UID
+		return c.poolUID != p.UID
 	}
 }
 

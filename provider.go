@@ -2,9 +2,6 @@ package kamino
 
 import "context"
 
-// Kind is the kind of an artifact at the provider.
-type Kind string
-
 // Warning is something that could not be found out. A run continues and prints it.
 type Warning struct {
 	Found string

@@ -90,7 +90,7 @@ type structureOf struct {
 // third of its files, at most 5 % of its methods outside, and no field written outside. They are
 // what it has; whoever makes it less lowers them.
 var structureBounds = map[string]struct{ cycle, outside, writes int }{
-	"kamino.dev/kamino":           {cycle: 22, outside: 31},
+	"kamino.dev/kamino":           {cycle: 22, outside: 28},
 	"kamino.dev/kamino/proof":     {cycle: 2, outside: 5},
 	"kamino.dev/kamino/poolstate": {cycle: 8, outside: 39},
 	"kamino.dev/kamino/engine":    {writes: 56},

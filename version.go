@@ -10,59 +10,112 @@ import (
 	"time"
 )
 
-// State is the progress of an artifact's creation.
-type State string
-
-// The states of an artifact.
-const (
-	Creating  State = "Creating"
-	Succeeded State = "Succeeded"
-	Failed    State = "Failed"
-	Deleting  State = "Deleting"
-)
-
-// Artifact is a gallery, an image definition, an image version or a snapshot, as it was found or as
-// it is to be created.
-type Artifact struct {
-	Kind    Kind   `json:"kind"`
-	Name    string `json:"name"`
-	ID      string `json:"id,omitempty"`
-	State   State  `json:"state,omitempty"`
-	Percent int    `json:"percent"` // 0 to 100, as the provider reports it
-	// Ready: the snapshot is complete, or the version is replicated in the pool's region. A version
-	// that is Failed and Ready was complete before its last change failed; repeating that change
-	// repairs it.
-	Ready   bool   `json:"ready"`
-	Failure string `json:"failure,omitempty"`  // why it Failed, in the provider's words
-	Source  string `json:"source,omitempty"`   // disk of a snapshot, snapshot of a version
-	Storage string `json:"storage,omitempty"`  // of a version: Standard_ZRS or Standard_LRS
-	Replica int    `json:"replicas,omitempty"` // of a version, in the pool's region
-	// Keeps, of a version: its snapshot became a part of it, is deleted with it, and is not found
-	// any more.
-	Keeps   bool              `json:"keeps,omitempty"`
-	Tags    map[string]string `json:"tags,omitempty"`
-	Created time.Time         `json:"created,omitzero"`
-
-	Machine // the machine that it fits: of a definition, and of the donor when a definition or snapshot is created
-
-	// OfFormer: Kamino made it of an earlier pool that had this pool's name, for example in a
-	// former cluster. It counts as somebody else's.
-	OfFormer bool `json:"ofFormerPool,omitempty"`
-
-	// Use is set for a version in a list.
-	Use
-	Excluded bool `json:"excluded"` // not offered as latest
-	// Disputed: the version is excluded from latest in only one of its regions. Which setting
-	// counts is not documented.
-	Disputed bool `json:"disputed,omitempty"`
+// Copy is a copy of a donor's disk, a snapshot or an image version, with what its tags say of where it
+// comes from. Texts are empty where nothing is known.
+type Copy struct {
+	Artifact
+	Run       string   // the run that made it; "" for the original script and other programs
+	Epoch     int64    // of the lease when it was made; 0 if not known
+	Donor     string   // node name
+	VM        string   // the donor's; "" for the original script
+	Parent    string   // the image that the donor booted from
+	BuiltAt   string   // when the disk was captured, as the tag says: see Built
+	Receipt   string   // hash of the seal receipt; without one the disk may hold secrets
+	Packages  string   // as Freshness.PackageDigest
+	Software  Software // of a node that boots from it, without images
+	patchedAt time.Time
+	Policy    string        // SHA-256 of the seal policy
+	Unknown   *UnknownFiles // nil if nobody looked
+	poolUID   string
 }
 
-// Use is who still needs a version.
-type Use struct {
-	Instances int  `json:"instances"` // instances of the pool that booted from it
-	InModel   bool `json:"inModel"`   // the pool's model refers to it
-	// Births are when those instances were created, zero for unknown times; nil if none is known.
-	Births []time.Time `json:"births,omitempty"`
+// Version is an image version of a pool, with what its tags say. The tags that it was read with stay in
+// its Artifact, which is what a provider writes.
+type Version struct {
+	Copy
+	Phase Phase
+	Offer string // TagOfferHidden and so on; "" for the original script, and for pools that refer to versions
+	Proof string // TagProofWanted and so on; any other text is how a proof ended that proved nothing
+	Bad   string // why it was withdrawn
+	// Gated: only a person may promote the hidden version. That was decided when it was made or proved;
+	// options of a later run do not change it.
+	Gated bool
+	// Unaccepted: the version was left hidden because Kamino does not know the bootstrap that its
+	// instances would run.
+	Unaccepted bool
+}
+
+// Phase is where a version is on its way to a pool's nodes.
+type Phase string
+
+// The phases of a version.
+const (
+	PhaseBuilding  Phase = "building"
+	PhaseHidden    Phase = "hidden"    // not offered, and not proved
+	PhaseProving   Phase = "proving"   // a canary boots from it
+	PhaseWaiting   Phase = "waiting"   // passed its proof, and waits for promotion
+	PhasePromoted  Phase = "promoted"  // offered, now or once
+	PhaseWithdrawn Phase = "withdrawn" // chosen again only by its name
+	PhaseFailed    Phase = "failed"    // its build failed
+)
+
+// ParseCopy reads the tags of a snapshot.
+func ParseCopy(a Artifact) Copy { return ParseVersion(a).Copy }
+
+// ParseVersion reads the tags of a version. Nothing else reads them; write is the inverse.
+func ParseVersion(a Artifact) Version {
+	tag := a.Tags
+	v := Version{Offer: tag[TagOffer], Proof: tag[TagProof], Bad: tag[TagBad], Copy: Copy{
+		Artifact: a, Run: tag[TagRun], Donor: tag[TagBuiltFrom], VM: tag[TagVM], Parent: tag[TagParent], BuiltAt: tag[TagBuiltAt],
+		Receipt: tag[TagReceipt], Packages: tag[TagPackages], Policy: tag[TagPolicy], poolUID: tag[TagPoolUID],
+		Software: Software{Kernel: tag[TagKernel], OS: tag[TagOS], Kubelet: tag[TagKubelet], Runtime: tag[TagRuntime]}}}
+	v.Epoch, _ = strconv.ParseInt(tag[TagEpoch], 10, 64)
+	v.patchedAt, _ = time.Parse(time.RFC3339, tag[TagPatched])
+	if n, err := strconv.Atoi(tag[TagUnknown]); err == nil && n >= 0 {
+		v.Unknown = &UnknownFiles{Mode: tag[TagUnknownMode], Count: n, Digest: tag[TagUnknownDigest]}
+	}
+	v.Gated = v.Hidden() && tag[TagPromote] == string(PromoteManual)
+	v.Unaccepted = v.Hidden() && tag[TagBootstrap] != ""
+	switch {
+	case a.State == Failed && !a.Whole(), a.State == Deleting:
+		v.Phase = PhaseFailed
+	case v.Bad != "", v.Offer == TagOfferWithdrawn:
+		v.Phase = PhaseWithdrawn
+	case a.Whole() && v.Hidden() && v.Proof == TagProofPassed:
+		v.Phase = PhaseWaiting
+	case a.State == Creating, !a.Ready && v.Hidden():
+		v.Phase = PhaseBuilding
+	case v.Offer == TagOfferProving:
+		v.Phase = PhaseProving
+	case v.Hidden(), v.Foreign():
+		v.Phase = PhaseHidden
+	default:
+		v.Phase = PhasePromoted
+	}
+	return v
+}
+
+// ParseVersions reads the tags of a list of versions.
+func ParseVersions(list []Artifact) []Version {
+	out := make([]Version, len(list))
+	for i, a := range list {
+		out[i] = ParseVersion(a)
+	}
+	return out
+}
+
+// write returns the version with other tags; "" removes a tag. The version that was read is not changed.
+func (v Version) write(tags map[string]string) Version {
+	a := v.Artifact
+	if a.Tags = maps.Clone(a.Tags); a.Tags == nil {
+		a.Tags = map[string]string{}
+	}
+	for tag, value := range tags {
+		if a.Tags[tag] = value; value == "" {
+			delete(a.Tags, tag)
+		}
+	}
+	return ParseVersion(a)
 }
 
 // Bad is why a version is withdrawn.
@@ -71,28 +124,9 @@ type Bad struct {
 	Nodes  bool   // its nodes failed
 }
 
-// Storage types of image versions
-// (https://learn.microsoft.com/azure/virtual-machines/shared-image-galleries).
-const (
-	StorageZRS = "Standard_ZRS"
-	StorageLRS = "Standard_LRS"
-)
-
-// DefinitionOf removes "/versions/…" from a version's ID.
-func DefinitionOf(version string) string {
-	if i := strings.LastIndex(strings.ToLower(version), "/versions/"); i >= 0 {
-		return version[:i]
-	}
-	return version
-}
-
-// MaxTag is the longest text that Kamino writes into a tag. Azure accepts 256 characters
-// (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources).
-const MaxTag = 250
-
 // RefuseSame is the refusal to make another image of a disk like that of this bad version.
-func (a Artifact) RefuseSame(node string) Refusal {
-	return Refusal{Code: "bad-image", Why: fmt.Sprintf("it has the same packages as when version %s was made of it, which is withdrawn: %s", a.Name, Plain(a.Tags[TagBad])),
+func (v Version) RefuseSame(node string) Refusal {
+	return Refusal{Code: "bad-image", Why: fmt.Sprintf("it has the same packages as when version %s was made of it, which is withdrawn: %s", v.Name, Plain(v.Bad)),
 		Do: fmt.Sprintf("kamino patch --target-node %s, or choose another node: kamino plan ranks them", node)}
 }
 
@@ -111,108 +145,63 @@ const (
 )
 
 // Offered returns the version as a promotion writes it.
-func (a Artifact) Offered() Artifact {
-	a = a.Offering(TagOfferOffered)
-	delete(a.Tags, TagBad)
-	delete(a.Tags, TagBootstrap)
-	if a.Tags[TagProof] == TagProofFailed { // a person takes it nevertheless
-		delete(a.Tags, TagProof)
+func (v Version) Offered() Version {
+	proof := v.Proof
+	if proof == TagProofFailed { // a person takes it nevertheless
+		proof = ""
 	}
-	return a
+	return v.Offering(TagOfferOffered).write(map[string]string{TagBad: "", TagBootstrap: "", TagProof: proof})
 }
 
 // Withdrawn returns the version as a withdrawal writes it. It keeps the tag of a passed proof,
 // unless it is withdrawn because of its nodes.
-func (a Artifact) Withdrawn(bad Bad) Artifact {
-	untried := a.Untried()
-	a = a.Offering(TagOfferWithdrawn)
+func (v Version) Withdrawn(bad Bad) Version {
+	proof := v.Proof
 	switch {
 	case bad.Nodes:
-		a.Tags[TagProof] = TagProofFailed
-	case untried:
-		delete(a.Tags, TagProof)
+		proof = TagProofFailed
+	case v.Untried():
+		proof = ""
 	}
-	a.Tags[TagBad] = CutText(cmp.Or(bad.Reason, TagOfferWithdrawn), MaxTag)
-	return a
+	return v.Offering(TagOfferWithdrawn).write(map[string]string{TagProof: proof, TagBad: CutText(cmp.Or(bad.Reason, TagOfferWithdrawn), MaxTag)})
 }
 
 // Offering returns the version with an offer state: the tag, and Excluded to match.
-func (a Artifact) Offering(state string) Artifact {
-	a.Excluded = state != TagOfferOffered
-	return a.WithTag(TagOffer, state)
+func (v Version) Offering(state string) Version {
+	v.Excluded = state != TagOfferOffered
+	return v.write(map[string]string{TagOffer: state})
 }
 
-// WithTag returns a copy of the artifact with another tag; the artifact that was read is not
-// changed.
-func (a Artifact) WithTag(tag, value string) Artifact {
-	if a.Tags = maps.Clone(a.Tags); a.Tags == nil {
-		a.Tags = map[string]string{}
-	}
-	a.Tags[tag] = value
-	return a
+// WithProof returns the version with another state of its proof.
+func (v Version) WithProof(how string) Version { return v.write(map[string]string{TagProof: how}) }
+
+// Gate returns the version as a run writes it that leaves its promotion to a person.
+func (v Version) Gate() Version { return v.write(map[string]string{TagPromote: string(PromoteManual)}) }
+
+// LeaveUnaccepted returns the hidden version as a run writes it that does not know the bootstrap of its instances.
+func (v Version) LeaveUnaccepted() Version {
+	return v.write(map[string]string{TagBootstrap: TagBootstrapUnaccepted})
 }
 
-// SameOffer reports whether two reads of a version have the same TagOffer, TagBad and Excluded, and
-// were made by the same run.
-func (a Artifact) SameOffer(b Artifact) bool {
-	for _, tag := range []string{TagOffer, TagBad, TagRun} {
-		if a.Tags[tag] != b.Tags[tag] {
-			return false
-		}
-	}
-	return a.Excluded == b.Excluded
+// SameOffer reports whether two reads of a version have the same state, and were made by the same run.
+func (v Version) SameOffer(b Version) bool {
+	return v.Offer == b.Offer && v.Bad == b.Bad && v.Run == b.Run && v.Excluded == b.Excluded
 }
 
 // Retagged returns a version as a fresh read shows it, with Kamino's tags of want; tags of others
 // stay. ErrConflict: the version was withdrawn since want was read, or that was reverted. So no
 // version is promoted that a person withdrew while it was proved.
-func (a Artifact) Retagged(want Artifact) (Artifact, error) {
-	if a.Tags[TagBad] != want.Tags[TagBad] {
-		return a, fmt.Errorf("version %s was withdrawn meanwhile, or that was taken back: %w", a.Name, ErrConflict)
+func (v Version) Retagged(want Version) (Version, error) {
+	if v.Bad != want.Bad {
+		return v, fmt.Errorf("version %s was withdrawn meanwhile, or that was taken back: %w", v.Name, ErrConflict)
 	}
-	for tag, value := range want.Tags {
-		if strings.HasPrefix(tag, tagPrefix) {
-			a = a.WithTag(tag, value)
-		}
-	}
-	return a, nil
+	ours := maps.Clone(want.Tags)
+	maps.DeleteFunc(ours, func(tag, _ string) bool { return !strings.HasPrefix(tag, tagPrefix) })
+	return v.write(ours), nil
 }
 
 // tagPrefix is the prefix of all tags that are written after a version was made.
 const tagPrefix = "kamino-"
-
-// Life is the state of a version on its way to a pool's nodes, read from its tags.
-type Life string
-
-// The states of a version's life.
-const (
-	LifeBuilding  Life = "building"
-	LifeHidden    Life = "hidden"    // not offered, and not proved
-	LifeProving   Life = "proving"   // a canary boots from it
-	LifeWaiting   Life = "waiting"   // passed, and waits for promotion
-	LifePromoted  Life = "promoted"  // offered, now or once
-	LifeWithdrawn Life = "withdrawn" // chosen again only by its name
-	LifeFailed    Life = "failed"    // its build failed
-)
-
-// Life returns the state of a version.
-func (a Artifact) Life() Life {
-	switch {
-	case a.State == Failed && !a.Whole(), a.State == Deleting:
-		return LifeFailed
-	case a.Tags[TagBad] != "", a.Tags[TagOffer] == TagOfferWithdrawn:
-		return LifeWithdrawn
-	case a.State == Creating, !a.Ready && a.Hidden():
-		return LifeBuilding
-	case a.Waiting():
-		return LifeWaiting
-	case a.Tags[TagOffer] == TagOfferProving:
-		return LifeProving
-	case a.Hidden(), a.Foreign():
-		return LifeHidden
-	}
-	return LifePromoted
-}
 
 // The values of TagProof: wanted (from birth), passed, taken without a proof, and failed. Any other
 // text is how a proof ended that proved nothing.
@@ -224,112 +213,123 @@ const (
 )
 
 // Ours reports whether Kamino (any version, or the original script) made the version of this pool.
-func (a Artifact) Ours() bool {
-	return !a.OfFormer && (a.Tags[TagRun] != "" || a.Tags[TagBuiltFrom] != "")
-}
+func (c Copy) Ours() bool { return !c.OfFormer && (c.Run != "" || c.Donor != "") }
 
 // Foreign reports whether somebody else made the version and it is excluded from latest.
-func (a Artifact) Foreign() bool { return !a.Ours() && a.Excluded }
+func (v Version) Foreign() bool { return !v.Ours() && v.Excluded }
 
 // WhyDisputed describes a version that is Disputed.
-func (a Artifact) WhyDisputed() string {
-	return "version " + a.Name + " is offered as latest, and excluded from latest in one of its regions; which of the two applies is undocumented"
+func (v Version) WhyDisputed() string {
+	return "version " + v.Name + " is offered as latest, and excluded from latest in one of its regions; which of the two applies is undocumented"
 }
 
-// Whole reports whether a version's build was completed. A change of its tags or flags may have
-// failed since.
-func (a Artifact) Whole() bool { return a.State == Succeeded || a.State == Failed && a.Ready }
-
 // Good reports whether new nodes can boot from the version.
-func (a Artifact) Good() bool { return a.Whole() && a.Tags[TagBad] == "" }
+func (v Version) Good() bool { return v.Whole() && v.Bad == "" }
 
 // StandsIn reports whether a version may replace a withdrawn one without being named.
-func (a Artifact) StandsIn(pool Pool) bool {
-	return !a.OfFormer && a.Good() && a.Ready && !a.Unused() && (!a.Excluded || a.Hidden()) && a.Tags[TagReceipt] != "" && !a.Untried() && !(a.Unaccepted() && pool.Owner != nil)
+func (v Version) StandsIn(pool Pool) bool {
+	return !v.OfFormer && v.Good() && v.Ready && !v.Unused() && (!v.Excluded || v.Hidden()) && v.Receipt != "" && !v.Untried() && !(v.Unaccepted && pool.Owner != nil)
 }
 
 // Withheld reports whether pools that refer to the definition cannot get the version: because of
 // its state, because a person excluded it, or because its last change failed.
-func (a Artifact) Withheld() bool {
-	return a.State == Failed || a.Excluded || a.Tags[TagBad] != "" || a.Tags[TagOffer] == TagOfferWithdrawn || a.Hidden()
+func (v Version) Withheld() bool {
+	return v.State == Failed || v.Excluded || v.Bad != "" || v.Offer == TagOfferWithdrawn || v.Hidden()
 }
 
 // Hidden reports whether a version was never offered.
-func (a Artifact) Hidden() bool {
-	return a.Tags[TagOffer] == TagOfferHidden || a.Tags[TagOffer] == TagOfferProving
+func (v Version) Hidden() bool {
+	return v.Offer == TagOfferHidden || v.Offer == TagOfferProving
 }
 
 // Unused reports whether a version was never used, as far as known: it was never offered, no model
 // names it, and no instance booted from it. (A version that was promoted by name may be used before
 // it is offered.)
-func (a Artifact) Unused() bool { return a.Hidden() && !a.InModel && a.Instances == 0 }
+func (v Version) Unused() bool { return v.Hidden() && !v.InModel && v.Instances == 0 }
 
 // Untried reports whether a version was to be proved, and neither passed nor was taken without a
 // proof.
-func (a Artifact) Untried() bool {
-	how := a.Tags[TagProof]
+func (v Version) Untried() bool {
+	how := v.Proof
 	return how != "" && how != TagProofPassed && how != TagProofOmitted && how != TagProofFailed
 }
 
 // Unproved reports whether a version still has to be proved: it is hidden and has not passed.
-func (a Artifact) Unproved() bool {
-	return a.Good() && a.Hidden() && a.Tags[TagProof] != TagProofPassed
+func (v Version) Unproved() bool {
+	return v.Good() && v.Hidden() && v.Proof != TagProofPassed
 }
-
-// Waiting reports whether a version has passed its proof and is not promoted.
-func (a Artifact) Waiting() bool {
-	return a.Good() && a.Hidden() && a.Tags[TagProof] == TagProofPassed
-}
-
-// Gated reports whether only a person may promote the version. That was decided when it was made or
-// proved; options of a later run do not change it.
-func (a Artifact) Gated() bool { return a.Hidden() && a.Tags[TagPromote] == string(PromoteManual) }
-
-// Gate returns the version as a run writes it that leaves its promotion to a person.
-func (a Artifact) Gate() Artifact { return a.WithTag(TagPromote, string(PromoteManual)) }
 
 // TagBootstrapUnaccepted is the value of TagBootstrap.
 const TagBootstrapUnaccepted = "unaccepted"
 
 // AfterDay reports whether a version of this pool is named for a later day.
-func (a Artifact) AfterDay(day time.Time) bool {
-	at, err := VersionDate(a.Name)
-	return err == nil && !a.Foreign() && !a.OfFormer && VersionName(at) > VersionName(day)
+func (v Version) AfterDay(day time.Time) bool {
+	at, err := VersionDate(v.Name)
+	return err == nil && !v.Foreign() && !v.OfFormer && VersionName(at) > VersionName(day)
 }
 
-// Unaccepted reports whether a version was left hidden because Kamino does not know the bootstrap
-// that its instances would run.
-func (a Artifact) Unaccepted() bool { return a.Hidden() && a.Tags[TagBootstrap] != "" }
+// OfDay reports whether a version is of that day.
+func (v Version) OfDay(day time.Time) bool {
+	at, err := VersionDate(v.Name)
+	return err == nil && VersionName(at) == VersionName(day)
+}
+
+// Outnumbered returns a version of an earlier day whose name counts as later; nil if there is none.
+// Another program, which does not know NN, may make version 2026.11.24 after 2026.11.2301. Such a
+// version is never the latest, and is not deleted as an old one.
+func (v Version) Outnumbered(by []Version) *Version {
+	day, err := VersionDate(v.Name)
+	if err != nil {
+		return nil
+	}
+	return First(by, func(o Version) bool {
+		at, err := VersionDate(o.Name)
+		return err == nil && at.Before(day) && CompareVersions(o.Name, v.Name) > 0
+	})
+}
 
 // MayPromote reports whether a version may be promoted without a further proof or a person's
 // decision: it was offered already, has passed, or was made where no proof was wanted.
-func (a Artifact) MayPromote(p Proving) bool {
+func (v Version) MayPromote(p Proving) bool {
 	switch {
-	case !a.Good(), a.OfFormer:
+	case !v.Good(), v.OfFormer:
 		return false
-	case !a.Hidden():
-		return !a.Excluded && !a.Untried()
-	case p.Promote == PromoteManual, a.Gated(), !a.Ours() && a.Tags[TagReceipt] == "": // no tag records that a person accepted such a version
+	case !v.Hidden():
+		return !v.Excluded && !v.Untried()
+	case p.Promote == PromoteManual, v.Gated, !v.Ours() && v.Receipt == "": // no tag records that a person accepted such a version
 		return false
 	}
-	never := a.Tags[TagProof] == "" && a.Tags[TagOffer] == TagOfferHidden
-	return a.Tags[TagProof] == TagProofPassed || p.Mode == ProveNone && never
+	never := v.Proof == "" && v.Offer == TagOfferHidden
+	return v.Proof == TagProofPassed || p.Mode == ProveNone && never
 }
 
 // Built returns when the disk of a version was captured: by its tag (which the original script
 // wrote too), else by its name, else as the provider reports.
-func (a Artifact) Built() (at Stamp, ok bool) {
-	if t, err := ParseBuiltAt(a.Tags[TagBuiltAt]); err == nil {
+func (c Copy) Built() (at Stamp, ok bool) {
+	if t, err := ParseBuiltAt(c.BuiltAt); err == nil {
 		return Stamp{t, true}, true
 	}
-	if d, err := VersionDate(a.Name); err == nil {
+	if d, err := VersionDate(c.Name); err == nil {
 		return Stamp{d, false}, true
 	}
-	return Stamp{a.Created, true}, !a.Created.IsZero()
+	return Stamp{c.Created, true}, !c.Created.IsZero()
+}
+
+// Patched returns when the disk was last patched, as far as known.
+func (c Copy) Patched() (Stamp, bool) {
+	if !c.patchedAt.IsZero() {
+		return Stamp{c.patchedAt, true}, true
+	}
+	return c.Built()
+}
+
+// Unsealed describes the risk of a copy without a seal receipt.
+func (c Copy) Unsealed() string {
+	return "its disk may hold the identity and the secrets of node " + cmp.Or(c.Donor, "unknown")
 }
 
 // First returns the first version of a list that fits; nil if none does.
-func First(versions []Artifact, fits func(Artifact) bool) *Artifact {
+func First(versions []Version, fits func(Version) bool) *Version {
 	if i := slices.IndexFunc(versions, fits); i >= 0 {
 		return &versions[i]
 	}
@@ -338,24 +338,29 @@ func First(versions []Artifact, fits func(Artifact) bool) *Artifact {
 
 // NewestImage returns the newest version whose build was completed. A version that was rolled back
 // counts: its disk is not worth another build.
-func NewestImage(newestFirst []Artifact) *Artifact {
-	return First(newestFirst, func(v Artifact) bool { return v.Whole() && !v.Foreign() && !v.OfFormer })
+func NewestImage(newestFirst []Version) *Version {
+	return First(newestFirst, func(v Version) bool { return v.Whole() && !v.Foreign() && !v.OfFormer })
 }
 
 // NewestGood returns the newest version that could be promoted; nil if there is none.
-func NewestGood(newestFirst []Artifact) *Artifact {
-	return First(newestFirst, func(v Artifact) bool { return v.Good() && !v.Foreign() && !v.OfFormer })
+func NewestGood(newestFirst []Version) *Version {
+	return First(newestFirst, func(v Version) bool { return v.Good() && !v.Foreign() && !v.OfFormer })
+}
+
+// NewestOfDay returns the newest version of a day; nil if there is none.
+func NewestOfDay(newestFirst []Version, day time.Time) *Version {
+	return First(newestFirst, func(v Version) bool { return v.OfDay(day) })
 }
 
 // Latest returns the version that a model which names the definition would get.
-func Latest(newestFirst []Artifact) *Artifact {
-	return First(newestFirst, func(v Artifact) bool { return v.Good() && !v.Excluded })
+func Latest(newestFirst []Version) *Version {
+	return First(newestFirst, func(v Version) bool { return v.Good() && !v.Excluded })
 }
 
 // Promotable returns the newest version that new nodes may boot from without a person's decision,
 // including a version that is not offered yet.
-func Promotable(newestFirst []Artifact, p Proving) *Artifact {
-	return First(newestFirst, func(v Artifact) bool { return v.MayPromote(p) })
+func Promotable(newestFirst []Version, p Proving) *Version {
+	return First(newestFirst, func(v Version) bool { return v.MayPromote(p) })
 }
 
 // SetAside is the prefix of the reason of a version that nobody judged: a person returned to the
@@ -364,43 +369,43 @@ func Promotable(newestFirst []Artifact, p Proving) *Artifact {
 const SetAside = "set aside, not judged: "
 
 // Aside reports whether a version is set aside.
-func (a Artifact) Aside() bool { return strings.HasPrefix(a.Tags[TagBad], SetAside) }
+func (v Version) Aside() bool { return strings.HasPrefix(v.Bad, SetAside) }
 
 // BadVersions returns the versions that were judged bad, including deleted ones.
-func BadVersions(versions []Artifact, ledger Ledger) (out []Artifact) {
+func BadVersions(versions []Version, ledger Ledger) (out []Version) {
 	for _, v := range versions {
-		if v.Tags[TagBad] != "" && !v.Aside() {
+		if v.Bad != "" && !v.Aside() {
 			out = append(out, v)
 		}
 	}
 	for _, u := range ledger.Unfit { // versions that were pruned
 		if IndexOf(versions, u.Version) < 0 {
-			out = append(out, Artifact{Kind: KindVersion, Name: u.Version, Tags: u.Tags})
+			out = append(out, ParseVersion(Artifact{Kind: KindVersion, Name: u.Version, Tags: u.Tags}))
 		}
 	}
 	return out
 }
 
 // IndexOf returns the index of a version in a list; -1 if it is not there.
-func IndexOf(versions []Artifact, name string) int {
-	return slices.IndexFunc(versions, func(v Artifact) bool { return v.Name == name })
+func IndexOf(versions []Version, name string) int {
+	return slices.IndexFunc(versions, func(v Version) bool { return v.Name == name })
 }
 
 // SameImage reports whether the image of a model is this version, or its definition.
-func SameImage(v *Artifact, image string) bool {
+func SameImage(v *Version, image string) bool {
 	return v != nil && (strings.EqualFold(v.ID, image) || strings.EqualFold(DefinitionOf(v.ID), image))
 }
 
 // BadAncestor returns the nearest withdrawn ancestor of a version; "" if there is none. Ancestors
 // are found by TagParent: gallery paths that end in versions/NAME.
-func BadAncestor(v Artifact, all []Artifact) string {
+func BadAncestor(v Version, all []Version) string {
 	for range all { // the loop ends even if the ancestors form a cycle
-		parent := LastSegment(v.Tags[TagParent])
+		parent := LastSegment(v.Parent)
 		i := IndexOf(all, parent)
-		if i < 0 || !strings.Contains(v.Tags[TagParent], "versions/") {
+		if i < 0 || !strings.Contains(v.Parent, "versions/") {
 			return ""
 		}
-		if v = all[i]; v.Tags[TagBad] != "" {
+		if v = all[i]; v.Bad != "" {
 			return v.Name
 		}
 	}
@@ -408,12 +413,12 @@ func BadAncestor(v Artifact, all []Artifact) string {
 }
 
 // Descendants returns the versions that have a version among their ancestors.
-func Descendants(of string, all []Artifact) (names []string) {
+func Descendants(of string, all []Version) (names []string) {
 	for _, v := range all {
 		at := v
 		for range all {
-			i := IndexOf(all, LastSegment(at.Tags[TagParent]))
-			if i < 0 || !strings.Contains(at.Tags[TagParent], "versions/") {
+			i := IndexOf(all, LastSegment(at.Parent))
+			if i < 0 || !strings.Contains(at.Parent, "versions/") {
 				break
 			}
 			if at = all[i]; at.Name == of {
@@ -426,7 +431,7 @@ func Descendants(of string, all []Artifact) (names []string) {
 }
 
 // NewestBirth returns when the newest known instance was created; zero if none is known.
-func NewestBirth(versions []Artifact) (newest time.Time) {
+func NewestBirth(versions []Version) (newest time.Time) {
 	for _, v := range versions {
 		for _, born := range v.Births {
 			if born.After(newest) {
@@ -435,15 +440,6 @@ func NewestBirth(versions []Artifact) (newest time.Time) {
 		}
 	}
 	return newest
-}
-
-// ReadUnknownFiles reads the counts of unknown files from tags; nil if there are none.
-func ReadUnknownFiles(tags map[string]string) *UnknownFiles {
-	n, err := strconv.Atoi(tags[TagUnknown])
-	if err != nil || n < 0 {
-		return nil
-	}
-	return &UnknownFiles{Mode: tags[TagUnknownMode], Count: n, Digest: tags[TagUnknownDigest]}
 }
 
 // Unfit is the record of a withdrawn version that was pruned: the disk that it was made of, and why

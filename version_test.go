@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// TestLife: the states of a version, from its tags.
-func TestLife(t *testing.T) {
+// TestPhase: the phases of a version, from its tags.
+func TestPhase(t *testing.T) {
 	v := Artifact{State: Succeeded, Ready: true}
-	for tags, want := range map[string]Life{
-		"": LifePromoted, "offer=hidden": LifeHidden, "offer=proving": LifeProving, "offer=offered": LifePromoted,
-		"offer=withdrawn": LifeWithdrawn, "offer=hidden proof=passed": LifeWaiting, "offer=hidden proof=inconclusive: cloud": LifeHidden,
+	for tags, want := range map[string]Phase{
+		"": PhasePromoted, "offer=hidden": PhaseHidden, "offer=proving": PhaseProving, "offer=offered": PhasePromoted,
+		"offer=withdrawn": PhaseWithdrawn, "offer=hidden proof=passed": PhaseWaiting, "offer=hidden proof=inconclusive: cloud": PhaseHidden,
 	} {
 		v.Tags = map[string]string{}
 		for _, pair := range strings.SplitN(tags, " ", 2) {
@@ -18,25 +18,25 @@ func TestLife(t *testing.T) {
 				v.Tags["kamino-"+key] = value
 			}
 		}
-		if got := v.Life(); got != want {
+		if got := ParseVersion(v).Phase; got != want {
 			t.Errorf("%s is %s, want %s", tags, got, want)
 		}
 	}
-	if got := (Artifact{State: Creating, Tags: map[string]string{TagOffer: TagOfferHidden}}).Life(); got != LifeBuilding {
+	if got := ParseVersion(Artifact{State: Creating, Tags: map[string]string{TagOffer: TagOfferHidden}}).Phase; got != PhaseBuilding {
 		t.Error(got)
 	}
 }
 
 // TestLineage: descendants of a withdrawn version are told, and a line without end ends.
 func TestLineage(t *testing.T) {
-	version := func(name, parent, bad string) Artifact {
+	version := func(name, parent, bad string) Version {
 		v := Artifact{Name: name, State: Succeeded, Tags: map[string]string{TagParent: "d/versions/" + parent}}
 		if bad != "" {
 			v.Tags[TagBad] = bad
 		}
-		return v
+		return ParseVersion(v)
 	}
-	all := []Artifact{version("3", "2", ""), version("2", "1", ""), version("1", "0", "it was bad"), version("9", "9", "")}
+	all := []Version{version("3", "2", ""), version("2", "1", ""), version("1", "0", "it was bad"), version("9", "9", "")}
 	if a, b := BadAncestor(all[0], all), BadAncestor(all[3], all); a != "1" || b != "" {
 		t.Errorf("%q, %q", a, b)
 	}

@@ -393,7 +393,7 @@ func TestFormerGroup(t *testing.T) {
 	c.must(err)
 	found, err := c.Find(t.Context(), pool, kamino.KindVersion, "")
 	c.must(err)
-	if len(found) != 1 || !found[0].OfFormer || found[0].Ours() {
+	if len(found) != 1 || !found[0].OfFormer || kamino.ParseCopy(found[0]).Ours() {
 		t.Fatalf("the version of the former group is %+v", found)
 	}
 	calls, _ := c.apis()

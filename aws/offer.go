@@ -13,22 +13,22 @@ import (
 // out of. What a pool that names a parameter boots from is the parameter's value.
 
 // offer marks a version as offered, if it still is as it was seen.
-func (p *Provider) offer(ctx context.Context, pool kamino.Pool, seen kamino.Artifact) error {
-	return p.writeVersion(ctx, pool, seen.Name, func(have kamino.Artifact) (kamino.Artifact, error) {
+func (p *Provider) offer(ctx context.Context, pool kamino.Pool, seen kamino.Version) error {
+	return p.writeVersion(ctx, pool, seen.Name, func(have kamino.Version) (kamino.Version, error) {
 		return have.Offered(), sameOffer(have, seen)
 	})
 }
 
 // unchanged looks whether a version still is as it was seen.
-func (p *Provider) unchanged(ctx context.Context, pool kamino.Pool, seen kamino.Artifact) error {
+func (p *Provider) unchanged(ctx context.Context, pool kamino.Pool, seen kamino.Version) error {
 	im, err := p.image(ctx, pool, seen.Name)
 	if err != nil {
 		return err
 	}
-	return sameOffer(versionArtifact(im), seen)
+	return sameOffer(kamino.ParseVersion(versionArtifact(im)), seen)
 }
 
-func sameOffer(have, seen kamino.Artifact) error {
+func sameOffer(have, seen kamino.Version) error {
 	if have.SameOffer(seen) {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version strin
 			return err
 		}
 	}
-	return p.writeVersion(ctx, pool, version, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Withdrawn(bad), nil })
+	return p.writeVersion(ctx, pool, version, func(have kamino.Version) (kamino.Version, error) { return have.Withdrawn(bad), nil })
 }
 
 // successor is the image that a pool's parameter gets when a version is withdrawn: never a newer
@@ -69,8 +69,8 @@ func (p *Provider) successor(ctx context.Context, pool kamino.Pool, withdrawn ka
 	if err != nil {
 		return "", err
 	}
-	for _, v := range versions {
-		if kamino.CompareVersions(v.Name, withdrawn.Name) < 0 && v.Ready && !v.OfFormer && !v.Withheld() && v.Tags[kamino.TagReceipt] != "" && v.Machine.Unlike(withdrawn.Machine) == "" {
+	for _, v := range kamino.ParseVersions(versions) {
+		if kamino.CompareVersions(v.Name, withdrawn.Name) < 0 && v.Ready && !v.OfFormer && !v.Withheld() && v.Receipt != "" && v.Machine.Unlike(withdrawn.Machine) == "" {
 			return v.ID, nil
 		}
 	}
@@ -82,17 +82,17 @@ func (p *Provider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Artif
 	if a.Kind != kamino.KindVersion {
 		return fmt.Errorf("write the tags of %s %s: %w", a.Kind, a.Name, kamino.ErrUnsupported)
 	}
-	return p.writeVersion(ctx, pool, a.Name, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Retagged(a) })
+	return p.writeVersion(ctx, pool, a.Name, func(have kamino.Version) (kamino.Version, error) { return have.Retagged(kamino.ParseVersion(a)) })
 }
 
 // writeVersion changes tags of an image, and whether it is excluded, by what a fresh read shows.
 // The tags by which it is found stay.
-func (p *Provider) writeVersion(ctx context.Context, pool kamino.Pool, version string, change func(kamino.Artifact) (kamino.Artifact, error)) error {
+func (p *Provider) writeVersion(ctx context.Context, pool kamino.Pool, version string, change func(kamino.Version) (kamino.Version, error)) error {
 	im, err := p.image(ctx, pool, version)
 	if err != nil {
 		return err
 	}
-	have := versionArtifact(im)
+	have := kamino.ParseVersion(versionArtifact(im))
 	want, err := change(have)
 	if err != nil {
 		return err

@@ -182,11 +182,12 @@ func (c *cloud) storyOfImages(former kamino.Pool) error {
 	if err := c.Withdraw(ctx, pool, "2026.1.3", kamino.Bad{Reason: "never Ready"}); err != nil {
 		return err
 	}
-	v, err := c.Find(ctx, pool, kamino.KindVersion, "2026.1.3")
+	found, err := c.Find(ctx, pool, kamino.KindVersion, "2026.1.3")
 	if err != nil {
 		return err
 	}
-	again := kamino.Target{Version: v[0].Name, Reference: kamino.ByDefinition, Seen: &v[0]} // takes the reason off
+	v := kamino.ParseVersion(found[0])
+	again := kamino.Target{Version: v.Name, Reference: kamino.ByDefinition, Seen: &v} // takes the reason off
 	if err := c.Promote(ctx, pool, again); err != nil {
 		return err
 	}

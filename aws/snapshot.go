@@ -54,7 +54,7 @@ func (p *Provider) createSnapshot(ctx context.Context, pool kamino.Pool, a kamin
 			made = "" // as it is shown
 		}
 		tags := tagsOut(s.Tags)
-		if tags[tagSnapshot] == a.Name && tags[kamino.TagRun] == a.Tags[kamino.TagRun] && s.State != types.SnapshotStateError {
+		if tags[tagSnapshot] == a.Name && tags[kamino.TagRun] == kamino.ParseCopy(a).Run && s.State != types.SnapshotStateError {
 			return nil
 		}
 	}

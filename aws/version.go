@@ -263,7 +263,7 @@ func (p *Provider) isOurs(ctx context.Context, pool kamino.Pool, a kamino.Artifa
 		return fmt.Errorf("the name %s is taken by an image that is not shown: %w", name, kamino.ErrInProgress)
 	}
 	im := out.Images[0]
-	if tagOf(im.Tags, kamino.TagPool) != pool.Name || tagOf(im.Tags, kamino.TagRun) != a.Tags[kamino.TagRun] {
+	if tagOf(im.Tags, kamino.TagPool) != pool.Name || tagOf(im.Tags, kamino.TagRun) != kamino.ParseCopy(a).Run {
 		return kamino.WithHint(fmt.Errorf("the name %s is taken by image %s, which this run did not make", name, text(im.ImageId)),
 			"if nothing needs it: aws ec2 deregister-image --image-id %s", text(im.ImageId))
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // offer lets the definition of a pool stand for a version.
-func (p *Provider) offer(ctx context.Context, pool kamino.Pool, seen kamino.Artifact) error {
-	return p.writeVersion(ctx, pool, seen.Name, func(have kamino.Artifact) (kamino.Artifact, error) {
+func (p *Provider) offer(ctx context.Context, pool kamino.Pool, seen kamino.Version) error {
+	return p.writeVersion(ctx, pool, seen.Name, func(have kamino.Version) (kamino.Version, error) {
 		if !have.SameOffer(seen) {
 			return have, fmt.Errorf("version %s was changed meanwhile: %w", have.Name, kamino.ErrConflict)
 		}
@@ -28,7 +28,7 @@ func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version strin
 	if err := p.missed(ctx, pool, version); err != nil {
 		return err
 	}
-	return p.writeVersion(ctx, pool, version, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Withdrawn(bad), nil })
+	return p.writeVersion(ctx, pool, version, func(have kamino.Version) (kamino.Version, error) { return have.Withdrawn(bad), nil })
 }
 
 // missed refuses where a definition would stand for nothing without a version, one in dispute not
@@ -75,7 +75,7 @@ func (p *Provider) missed(ctx context.Context, pool kamino.Pool, version string)
 // SetTags writes the tags of a version or of an image definition.
 func (p *Provider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
 	if a.Kind == kamino.KindVersion {
-		return p.writeVersion(ctx, pool, a.Name, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Retagged(a) })
+		return p.writeVersion(ctx, pool, a.Name, func(have kamino.Version) (kamino.Version, error) { return have.Retagged(kamino.ParseVersion(a)) })
 	}
 	at, err := p.place(pool)
 	if err != nil {
@@ -91,7 +91,7 @@ func (p *Provider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Artif
 // profile goes back with all target regions and storage types as they were read: left out, they
 // count as another type (https://github.com/Azure/azure-powershell/issues/9911). Versions have no
 // ETag.
-func (p *Provider) writeVersion(ctx context.Context, pool kamino.Pool, name string, change func(kamino.Artifact) (kamino.Artifact, error)) error {
+func (p *Provider) writeVersion(ctx context.Context, pool kamino.Pool, name string, change func(kamino.Version) (kamino.Version, error)) error {
 	at, err := p.place(pool)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (p *Provider) writeVersion(ctx context.Context, pool kamino.Pool, name stri
 	if err != nil {
 		return translate(err, "read version %s", name)
 	}
-	v, err := change(toVersion(got.GalleryImageVersion))
+	v, err := change(kamino.ParseVersion(toVersion(got.GalleryImageVersion)))
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ type build struct {
 	pointer *pointer
 	canary  *canary
 
-	reused   *kamino.Artifact // the snapshot that the version is made of
-	foreign  string           // why a snapshot of the pool's name was left alone
+	reused   *kamino.Copy // the snapshot that the version is made of
+	foreign  string       // why a snapshot of the pool's name was left alone
 	failures int
 	lost     time.Time // since when the version is not found
 	cleaning bool      // this process has requested the deletion of the snapshot
@@ -34,17 +34,16 @@ func (b *build) mustRelease() bool { return b.donor.mayRelease() && b.marked() }
 // lookImage builds the version. A build that failed because the region has no zone-redundant
 // storage is repeated once without it.
 func (b *build) lookImage(ctx context.Context) (workflow.Next, error) {
-	found, err := b.engine.Provider.Find(ctx, b.pool, kamino.KindVersion, b.image.version.Name)
+	found, err := b.engine.readVersion(ctx, b.pool, b.image.version.Name)
 	if err != nil {
-		return workflow.Next{}, fmt.Errorf("read version %s: %w", b.image.version.Name, err)
-	}
-	if len(found) == 0 {
+		return workflow.Next{}, err
+	} else if found == nil {
 		return b.absentVersion(ctx)
 	}
-	v := found[0]
+	v := *found
 	b.image.there, b.lost = true, time.Time{}
 	switch {
-	case !v.Ours(), b.reused != nil && v.Tags[kamino.TagRun] != b.reused.Tags[kamino.TagRun], b.image.preBuilt && v.Tags[kamino.TagRun] != b.image.version.Tags[kamino.TagRun]:
+	case !v.Ours(), b.reused != nil && v.Run != b.reused.Run, b.image.preBuilt && v.Run != b.image.version.Run:
 		return workflow.Next{}, fmt.Errorf("version %s appeared meanwhile and was not made by this run", v.Name)
 	case v.Whole() && v.Ready:
 		if b.image.version, b.image.readAt = v, b.engine.now(); b.ungated() {
@@ -77,10 +76,10 @@ func (b *build) createVersion(ctx context.Context) (workflow.Next, error) {
 	if b.reused == nil {
 		return workflow.Next{}, errors.New("no snapshot to build from: it was deleted meanwhile")
 	}
-	want := kamino.Artifact{
+	want := kamino.ParseVersion(kamino.Artifact{
 		Kind: kamino.KindVersion, Name: b.image.version.Name, Source: b.reused.ID,
 		Storage: b.held.Lease.Record.Storage, Tags: b.reused.Tags,
-	}
+	})
 	hidden, err := b.pointer.bornHidden(ctx)
 	if err != nil {
 		return workflow.Next{}, err
@@ -91,10 +90,10 @@ func (b *build) createVersion(ctx context.Context) (workflow.Next, error) {
 		want = want.Gate()
 	}
 	if hidden && b.opts.ImageOnly {
-		want.Tags[kamino.TagBootstrap] = kamino.TagBootstrapUnaccepted
+		want = want.LeaveUnaccepted()
 	}
 	create := workflow.Act(kamino.ActCreateVersion, buildText(want.Name), func(ctx context.Context) error {
-		err := b.engine.Provider.Create(ctx, b.pool, want)
+		err := b.engine.Provider.Create(ctx, b.pool, want.Artifact)
 		if noZRS(err) {
 			return b.held.SetLease(ctx, func(l *kamino.Lease) { l.Record.Storage = kamino.StorageLRS })
 		}
@@ -107,7 +106,7 @@ func (b *build) createVersion(ctx context.Context) (workflow.Next, error) {
 	return create, nil
 }
 
-func (b *build) failedImage(v kamino.Artifact) (workflow.Next, error) {
+func (b *build) failedImage(v kamino.Version) (workflow.Next, error) {
 	retry := v.Storage == kamino.StorageZRS && noZRS(errors.New(v.Failure))
 	if !retry && b.failures > 0 {
 		return workflow.Next{}, fmt.Errorf("version %s failed twice: %s", v.Name, v.Failure)
@@ -116,7 +115,7 @@ func (b *build) failedImage(v kamino.Artifact) (workflow.Next, error) {
 		if b.image.there = false; !retry {
 			b.failures++
 		}
-		return b.engine.Provider.Delete(ctx, b.pool, v)
+		return b.engine.Provider.Delete(ctx, b.pool, v.Artifact)
 	}).Noting(func(l *kamino.Lease) {
 		if retry {
 			l.Record.Storage = kamino.StorageLRS
@@ -139,20 +138,19 @@ func (b *build) lookFailedVersion(ctx context.Context) (workflow.Next, error) {
 	if b.image.version.Name == "" {
 		return workflow.Done("no version was begun"), nil
 	}
-	found, err := b.engine.Provider.Find(ctx, b.pool, kamino.KindVersion, b.image.version.Name)
+	v, err := b.engine.readVersion(ctx, b.pool, b.image.version.Name)
 	if err != nil {
-		return workflow.Next{}, fmt.Errorf("read version %s: %w", b.image.version.Name, err)
+		return workflow.Next{}, err
 	}
-	if len(found) == 0 && b.image.there && b.runner.Spent() < kamino.LookAge { // it may be in progress from the snapshot already
+	if v == nil && b.image.there && b.runner.Spent() < kamino.LookAge { // it may be in progress from the snapshot already
 		return workflow.Wait(lateVersion(b.image.version.Name)), nil
-	} else if len(found) == 0 || !found[0].Ours() {
+	} else if v == nil || !v.Ours() {
 		return workflow.Done("none"), nil
 	}
-	v := found[0]
 	switch {
 	case v.State == kamino.Failed && !v.Whole():
 		return workflow.Act(kamino.ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
-			return b.engine.Provider.Delete(ctx, b.pool, v)
+			return b.engine.Provider.Delete(ctx, b.pool, v.Artifact)
 		}), nil
 	case v.State == kamino.Creating, v.State == kamino.Deleting:
 		return workflow.WaitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil

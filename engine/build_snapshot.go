@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"kamino.dev/kamino"
@@ -14,7 +13,7 @@ import (
 )
 
 // deleteSnapshot deletes a snapshot, after any version that is still being built from it.
-func (b *build) deleteSnapshot(ctx context.Context, s kamino.Artifact, what string) (workflow.Next, error) {
+func (b *build) deleteSnapshot(ctx context.Context, s kamino.Copy, what string) (workflow.Next, error) {
 	versions, err := b.image.versions(ctx)
 	if err != nil {
 		return workflow.Next{}, err
@@ -26,7 +25,7 @@ func (b *build) deleteSnapshot(ctx context.Context, s kamino.Artifact, what stri
 	}
 	return workflow.Act(kamino.ActDeleteSnapshot, what, func(ctx context.Context) error {
 		b.cleaning = b.reused != nil // otherwise it is not this run's
-		return b.engine.Provider.Delete(ctx, b.pool, s)
+		return b.engine.Provider.Delete(ctx, b.pool, s.Artifact)
 	}), nil
 }
 
@@ -36,16 +35,16 @@ func (b *build) lookClean(ctx context.Context) (workflow.Next, error) {
 	if v := b.image.version; b.reused != nil && v.Keeps && v.Source == b.reused.ID {
 		return workflow.Done("a part of version " + v.Name), nil
 	}
-	found, err := b.engine.Provider.Find(ctx, b.pool, kamino.KindSnapshot, name)
+	found, err := b.engine.readSnapshot(ctx, b.pool)
 	if err != nil {
-		return workflow.Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
+		return workflow.Next{}, err
 	}
-	if len(found) == 0 && b.reused != nil && !b.cleaning && b.runner.Spent() < kamino.LookAge {
+	if found == nil && b.reused != nil && !b.cleaning && b.runner.Spent() < kamino.LookAge {
 		return workflow.Wait("the snapshot of this run (not found; confirming that it was deleted)"), nil
-	} else if len(found) == 0 {
+	} else if found == nil {
 		return workflow.Done("no snapshot is left"), nil
 	}
-	s := found[0]
+	s := *found
 	if !s.Ours() {
 		return workflow.Done("snapshot " + name + " was not made by kamino and is kept"), nil
 	}
@@ -60,20 +59,19 @@ func (b *build) lookClean(ctx context.Context) (workflow.Next, error) {
 
 func (b *build) lookSnapshot(ctx context.Context) (workflow.Next, error) {
 	name := kamino.SnapshotName(b.pool.Name)
-	found, err := b.engine.Provider.Find(ctx, b.pool, kamino.KindSnapshot, name)
+	found, err := b.engine.readSnapshot(ctx, b.pool)
 	if err != nil {
-		return workflow.Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
-	}
-	if len(found) == 0 {
+		return workflow.Next{}, err
+	} else if found == nil {
 		return b.takeSnapshot(ctx, name)
 	}
-	s := found[0]
-	if s.Tags[kamino.TagRun] != b.held.Run {
-		return workflow.Next{}, fmt.Errorf("snapshot %s belongs to run %q, not to this one", name, s.Tags[kamino.TagRun])
+	s := *found
+	if s.Run != b.held.Run {
+		return workflow.Next{}, fmt.Errorf("snapshot %s belongs to run %q, not to this one", name, s.Run)
 	}
 	if b.otherDisk(s.Source) {
 		return workflow.Act(kamino.ActDeleteSnapshot, "delete the snapshot: it is of disk "+kamino.LastSegment(s.Source)+", and the run sealed "+kamino.LastSegment(b.held.Lease.Record.Disk), func(ctx context.Context) error {
-			return b.engine.Provider.Delete(ctx, b.pool, s)
+			return b.engine.Provider.Delete(ctx, b.pool, s.Artifact)
 		}), nil
 	}
 	if s.State != kamino.Failed && !b.donor.drain.rested {
@@ -84,7 +82,7 @@ func (b *build) lookSnapshot(ctx context.Context) (workflow.Next, error) {
 	switch {
 	case s.State == kamino.Failed:
 		return workflow.Act(kamino.ActDeleteSnapshot, "delete the failed snapshot: "+s.Failure, func(ctx context.Context) error {
-			return b.engine.Provider.Delete(ctx, b.pool, s)
+			return b.engine.Provider.Delete(ctx, b.pool, s.Artifact)
 		}), nil
 	case s.State == kamino.Succeeded && s.Ready:
 		b.reused = &s
@@ -95,14 +93,14 @@ func (b *build) lookSnapshot(ctx context.Context) (workflow.Next, error) {
 
 // lookRested makes sure that nobody started the donor between the last look and the snapshot,
 // because the request cannot carry a condition.
-func (b *build) lookRested(ctx context.Context, s kamino.Artifact) (workflow.Next, error) {
+func (b *build) lookRested(ctx context.Context, s kamino.Copy) (workflow.Next, error) {
 	in, err := b.donor.readInstance(ctx)
 	if err != nil {
 		return workflow.Next{}, err
 	}
 	if in.Power != kamino.PowerOff {
 		return workflow.Act(kamino.ActDeleteSnapshot, "delete the snapshot: somebody started the donor meanwhile", func(ctx context.Context) error {
-			return b.engine.Provider.Delete(ctx, b.pool, s)
+			return b.engine.Provider.Delete(ctx, b.pool, s.Artifact)
 		}), nil
 	}
 	b.donor.drain.rested = true
@@ -182,19 +180,19 @@ func (b *build) tags(receipt kamino.Receipt) map[string]string {
 }
 
 // reusable returns why a snapshot may not become this run's version; "" if it may.
-func (b *build) reusable(s kamino.Artifact) string {
+func (b *build) reusable(s kamino.Copy) string {
 	day, err := kamino.VersionDate(b.image.version.Name)
 	built, known := s.Built()
 	switch {
-	case s.Tags[kamino.TagReceipt] == "":
+	case s.Receipt == "":
 		return "no seal receipt"
 	case s.Source != "" && !strings.EqualFold(s.Source, b.donor.instance.Disk):
 		return "of another disk than the donor's"
-	case s.Tags[kamino.TagRun] == b.held.Run:
+	case s.Run == b.held.Run:
 		return ""
-	case !slices.ContainsFunc(b.held.Lease.Ledger.Past, func(p kamino.PastRun) bool { return p.Run == s.Tags[kamino.TagRun] }):
+	case !slices.ContainsFunc(b.held.Lease.Ledger.Past, func(p kamino.PastRun) bool { return p.Run == s.Run }):
 		return "of a run that is not in the pool's ledger"
-	case b.opts.Today == kamino.TodayAgain && !b.image.inherits(s.Tags[kamino.TagRun]):
+	case b.opts.Today == kamino.TodayAgain && !b.image.inherits(s.Run):
 		return "not of this run"
 	case !b.image.madeOf(s):
 		return "not of this donor"
@@ -209,28 +207,27 @@ func (b *build) reusable(s kamino.Artifact) string {
 // its donor was given back just now, or if its snapshot is too old. A later epoch is that of a
 // lease that was deleted or went back in time; a process that lost its lease does nothing after its
 // last act. A snapshot without a run was made by the original script, which had no runs.
-func (b *build) foreignSnapshot(s kamino.Artifact) bool {
-	run, held := s.Tags[kamino.TagRun], b.held.Lease.Epoch
+func (b *build) foreignSnapshot(s kamino.Copy) bool {
+	run, held := s.Run, b.held.Lease.Epoch
 	if b.held.Run == "" {
 		held++ // a plan: the run would take the lease
 	}
-	epoch, err := strconv.ParseInt(s.Tags[kamino.TagEpoch], 10, 64)
-	earlier := err == nil && epoch < held
+	earlier := s.Epoch > 0 && s.Epoch < held
 	old := !s.Created.IsZero() && b.engine.now().Sub(s.Created) > kamino.SnapshotLife
 	return run != "" && run != b.held.Run && !earlier && !old && !slices.Contains(b.donor.back.returned, run)
 }
 
 // waitForActs waits until the last act of the run of a foreign snapshot is over.
-func (b *build) waitForActs(s kamino.Artifact) (next workflow.Next, over bool) {
+func (b *build) waitForActs(s kamino.Copy) (next workflow.Next, over bool) {
 	left := kamino.LeaseDuration - b.held.HeldFor() // an act may begin late, and ends before its lease could expire
-	return workflow.WaitFor(fmt.Sprintf("the last act of run %s, which made snapshot %s and lost the lease, to end", s.Tags[kamino.TagRun], s.Name), left), left <= 0
+	return workflow.WaitFor(fmt.Sprintf("the last act of run %s, which made snapshot %s and lost the lease, to end", s.Run, s.Name), left), left <= 0
 }
 
 // imagedElsewhere reports whether another version was made of a snapshot, for example by a run that
 // passed midnight.
-func (b *build) imagedElsewhere(ctx context.Context, s kamino.Artifact) (bool, error) {
+func (b *build) imagedElsewhere(ctx context.Context, s kamino.Copy) (bool, error) {
 	versions, err := b.image.versions(ctx)
-	return slices.ContainsFunc(versions, func(v kamino.Artifact) bool {
-		return v.Ours() && v.Tags[kamino.TagRun] == s.Tags[kamino.TagRun] && v.State != kamino.Failed && kamino.CompareVersions(v.Name, b.image.version.Name) != 0
+	return slices.ContainsFunc(versions, func(v kamino.Version) bool {
+		return v.Ours() && v.Run == s.Run && v.State != kamino.Failed && kamino.CompareVersions(v.Name, b.image.version.Name) != 0
 	}), err
 }

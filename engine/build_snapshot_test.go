@@ -49,7 +49,7 @@ func TestTagsFit(t *testing.T) {
 	r.donor.instance = kamino.Instance{Image: "a/" + long + "/" + long, VMID: long}
 	tags := r.build.tags(kamino.Receipt{Hash: long, Policy: long, SSHKeys: []string{long, long}, Unknown: &kamino.UnknownFiles{Mode: long, Digest: long},
 		Freshness: kamino.Freshness{PackageDigest: long, PackageCount: 7, PatchedAt: time.Now(), Kernel: long}})
-	a := kamino.Artifact{Tags: tags}.Withdrawn(kamino.Bad{Reason: long, Nodes: true})
+	a := kamino.ParseVersion(kamino.Artifact{Tags: tags}).Withdrawn(kamino.Bad{Reason: long, Nodes: true}).Artifact
 	for _, tag := range []string{kamino.TagPromote, kamino.TagBootstrap, kamino.TagPointer, kamino.TagPool, kamino.TagPoolUID} { // that others of the program add
 		a = a.WithTag(tag, "x")
 	}

@@ -17,11 +17,11 @@ import (
 	"kamino.dev/kamino"
 )
 
-func named(names ...string) (out []kamino.Artifact) {
+func named(names ...string) (out []kamino.Version) {
 	for _, n := range names {
-		out = append(out, kamino.Artifact{Kind: kamino.KindVersion, Name: n, State: kamino.Succeeded, Tags: map[string]string{kamino.TagBuiltFrom: "n"}})
+		out = append(out, kamino.ParseVersion(kamino.Artifact{Kind: kamino.KindVersion, Name: n, State: kamino.Succeeded, Tags: map[string]string{kamino.TagBuiltFrom: "n"}}))
 	}
-	slices.SortStableFunc(out, func(a, b kamino.Artifact) int { return kamino.CompareVersions(b.Name, a.Name) })
+	slices.SortStableFunc(out, func(a, b kamino.Version) int { return kamino.CompareVersions(b.Name, a.Name) })
 	return out
 }
 
@@ -32,7 +32,7 @@ func TestVersionCalendars(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		day := time.Date(2023+rng.IntN(6), time.Month(1+rng.IntN(12)), 1+rng.IntN(28), rng.IntN(24), 0, 0, 0, time.UTC)
-		var have []kamino.Artifact
+		var have []kamino.Version
 		ever, newest := map[string]bool{}, ""
 		foreign := rng.IntN(3) == 0
 		for range 40 {
@@ -67,14 +67,14 @@ func TestVersionCalendars(t *testing.T) {
 					t.Fatalf("seed %d: %s would be pruned, it is newer than %v", seed, v.Name, names(have))
 				}
 				if rng.IntN(3) > 0 {
-					have = slices.DeleteFunc(have, func(o kamino.Artifact) bool { return o.Name == v.Name })
+					have = slices.DeleteFunc(have, func(o kamino.Version) bool { return o.Name == v.Name })
 				}
 			}
 		}
 	}
 }
 
-func names(list []kamino.Artifact) (out []string) {
+func names(list []kamino.Version) (out []string) {
 	for _, v := range list {
 		out = append(out, v.Name)
 	}
@@ -97,10 +97,10 @@ func TestOutnumbered(t *testing.T) {
 
 // TestHiddenVersions: what was never offered pushes nothing out that was, and is what comes next.
 func TestHiddenVersions(t *testing.T) {
-	var have []kamino.Artifact
+	var have []kamino.Version
 	for i := 5; i > 0; i-- {
-		v := kamino.Artifact{Kind: kamino.KindVersion, Name: fmt.Sprintf("2026.11.0%d", i), ID: fmt.Sprintf("/d/versions/2026.11.0%d", i), State: kamino.Succeeded,
-			Tags: map[string]string{kamino.TagBuiltFrom: "n"}}
+		v := kamino.ParseVersion(kamino.Artifact{Kind: kamino.KindVersion, Name: fmt.Sprintf("2026.11.0%d", i), ID: fmt.Sprintf("/d/versions/2026.11.0%d", i), State: kamino.Succeeded,
+			Tags: map[string]string{kamino.TagBuiltFrom: "n"}})
 		state := kamino.TagOfferOffered
 		if i > 3 {
 			state = kamino.TagOfferHidden
@@ -129,10 +129,10 @@ func TestHiddenVersions(t *testing.T) {
 // version which waits takes no other's place; what may yet be promoted stays, and what an instance
 // or a definition needs.
 func TestWithdrawnVersions(t *testing.T) {
-	var have []kamino.Artifact
+	var have []kamino.Version
 	for i := 9; i > 0; i-- {
-		v := kamino.Artifact{Kind: kamino.KindVersion, Name: fmt.Sprintf("2026.11.0%d", i), ID: fmt.Sprintf("/d/versions/2026.11.0%d", i), State: kamino.Succeeded,
-			Tags: map[string]string{kamino.TagBuiltFrom: "n"}}
+		v := kamino.ParseVersion(kamino.Artifact{Kind: kamino.KindVersion, Name: fmt.Sprintf("2026.11.0%d", i), ID: fmt.Sprintf("/d/versions/2026.11.0%d", i), State: kamino.Succeeded,
+			Tags: map[string]string{kamino.TagBuiltFrom: "n"}})
 		switch i {
 		case 9, 4:
 			v = v.Offering(kamino.TagOfferHidden)

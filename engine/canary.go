@@ -85,9 +85,9 @@ func (c *canary) lookLaunch(ctx context.Context) (workflow.Next, error) {
 		want = want.Gate()
 	}
 	if c.work() == kamino.WorkProve {
-		want.Tags[kamino.TagProof] = kamino.TagProofWanted // an earlier result does not count
+		want = want.WithProof(kamino.TagProofWanted) // an earlier result does not count
 	}
-	if slices.ContainsFunc([]string{kamino.TagOffer, kamino.TagProof, kamino.TagPromote}, func(tag string) bool { return v.Tags[tag] != want.Tags[tag] }) {
+	if v.Offer != want.Offer || v.Proof != want.Proof || v.Gated != want.Gated {
 		return c.image.writeVersion("record on version "+v.Name+" that it is being proved", want), nil
 	}
 	if err := c.refusePaused(ctx); err != nil {
@@ -114,21 +114,20 @@ func (c *canary) proofTime() time.Duration {
 }
 
 // provedVersion reads the version under proof, and waits until it shows what was written.
-func (c *canary) provedVersion(ctx context.Context) (kamino.Artifact, workflow.Next, error) {
-	found, err := c.engine.Provider.Find(ctx, c.pool, kamino.KindVersion, c.image.version.Name)
+func (c *canary) provedVersion(ctx context.Context) (v kamino.Version, next workflow.Next, err error) {
+	found, err := c.engine.readVersion(ctx, c.pool, c.image.version.Name)
 	if err != nil {
-		return kamino.Artifact{}, workflow.Next{}, fmt.Errorf("read version %s: %w", c.image.version.Name, err)
+		return v, next, err
+	} else if found == nil {
+		return v, next, fmt.Errorf("version %s is gone: there is nothing to prove", c.image.version.Name)
 	}
-	if len(found) == 0 {
-		return kamino.Artifact{}, workflow.Next{}, fmt.Errorf("version %s is gone: there is nothing to prove", c.image.version.Name)
-	}
-	v := found[0]
+	v = *found
 	if err := c.image.unswapped(v); err != nil {
 		return v, workflow.Next{}, err
 	}
 	switch {
-	case v.Tags[kamino.TagBad] != "" && v.Tags[kamino.TagBad] != c.bad().Reason:
-		return v, workflow.Next{}, fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[kamino.TagBad])
+	case v.Bad != "" && v.Bad != c.bad().Reason:
+		return v, workflow.Next{}, fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Bad)
 	case v.State == kamino.Failed && v.Whole():
 		return v, c.image.writeVersion("write the tags of version "+v.Name+" again: that failed", v), nil
 	case v.State == kamino.Failed:

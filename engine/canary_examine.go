@@ -38,14 +38,13 @@ func (c *canary) lookExamine(ctx context.Context) (workflow.Next, error) {
 		return next, err
 	}
 	c.image.version, c.image.readAt = v, c.engine.now()
-	if v.Tags[kamino.TagProof] == kamino.TagProofPassed {
+	if v.Proof == kamino.TagProofPassed {
 		return workflow.Done("passed; Ready in " + c.sight.Boot().Round(time.Second).String()), nil
 	}
 	if v = v.Offering(kamino.TagOfferHidden); !c.image.promotes() {
 		v = v.Gate()
 	}
-	v.Tags[kamino.TagProof] = kamino.TagProofPassed
-	next = c.image.writeVersion("record on version "+v.Name+" that it passed its proof", v)
+	next = c.image.writeVersion("record on version "+v.Name+" that it passed its proof", v.WithProof(kamino.TagProofPassed))
 	s := c.sight
 	report, told := s.Node.Report(s.Nonce)
 	baked, watched := s.Baked()
@@ -109,14 +108,13 @@ func (c *canary) concluded(ctx context.Context, out kamino.Outcome, findings []k
 	if err != nil || next.Kind != workflow.NextDone {
 		return next, err
 	}
-	want := v.Offering(kamino.TagOfferHidden)
-	want.Tags[kamino.TagProof] = kamino.CutText(string(out)+": "+c.error.Reason(), kamino.MaxTag)
+	want := v.Offering(kamino.TagOfferHidden).WithProof(kamino.CutText(string(out)+": "+c.error.Reason(), kamino.MaxTag))
 	switch {
-	case out == kamino.ProofFailed && v.Tags[kamino.TagBad] == "":
+	case out == kamino.ProofFailed && v.Bad == "":
 		return workflow.Act(kamino.ActMarkVersion, "withdraw version "+v.Name+", which failed its proof", func(ctx context.Context) error {
 			return c.engine.Provider.Withdraw(ctx, c.pool, v.Name, c.bad())
 		}).Of(v.Name), nil
-	case out != kamino.ProofFailed && (v.Tags[kamino.TagOffer] != want.Tags[kamino.TagOffer] || v.Tags[kamino.TagProof] != want.Tags[kamino.TagProof]):
+	case out != kamino.ProofFailed && (v.Offer != want.Offer || v.Proof != want.Proof):
 		return c.image.writeVersion("record on version "+v.Name+" that its proof is inconclusive", want), nil
 	}
 	c.recordProof(ctx)
@@ -127,7 +125,7 @@ func (c *canary) concluded(ctx context.Context, out kamino.Outcome, findings []k
 	if c.work() != kamino.WorkProve {
 		return workflow.Next{}, kamino.WithHint(c.error, "the version stays hidden, and the next run proves it again; %s accepts it unproved", take)
 	}
-	if v.Tags[kamino.TagReceipt] == "" {
+	if v.Receipt == "" {
 		take += " --accept-unsealed"
 	}
 	return workflow.Next{}, kamino.WithHint(c.error, "nothing was promoted or withdrawn: %s --prove canary proves it again, and without --prove it is accepted unproved", take)
@@ -175,10 +173,10 @@ func (c *canary) readVerdict(ctx context.Context) error {
 		return err
 	}
 	for _, v := range versions {
-		if v.Tags[kamino.TagProof] != kamino.TagProofFailed || v.Tags[kamino.TagRun] != run && !(rec.Work == kamino.WorkProve && v.Name == rec.Version) {
+		if v.Proof != kamino.TagProofFailed || v.Run != run && !(rec.Work == kamino.WorkProve && v.Name == rec.Version) {
 			continue
 		}
-		c.held.Verdict = "version " + v.Name + " " + v.Tags[kamino.TagBad]
+		c.held.Verdict = "version " + v.Name + " " + v.Bad
 		break
 	}
 	if c.held.Verdict == "" || rec.Donor == "" {

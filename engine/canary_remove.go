@@ -184,7 +184,7 @@ func (c *canary) lookNamed(ctx context.Context) (workflow.Next, error) {
 	}
 	c.pointer.reference = t.Spec().Reference
 	c.image.version, c.image.preBuilt, c.image.there = o.Versions[i], true, true
-	if o.Versions[i].Tags[kamino.TagReceipt] == "" {
+	if o.Versions[i].Receipt == "" {
 		c.doubt(kamino.StepVersion, "whether the disk of version "+c.opts.Version+" holds the identity and the secrets of the machine that it was made of: it has no seal receipt")
 	}
 	return workflow.Done(c.opts.Version + " is there"), nil

@@ -264,7 +264,7 @@ func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff,
 		return out, kamino.WithHint(fmt.Errorf("compare packages: the next node of pool %s boots from an image that is not a prototype, whose packages are unknown", id.Name()),
 			"kamino update --target-node %s makes a version; kamino promote --pool %s takes one that waits", name, id.Name())
 	}
-	list, err := shelf.List(ctx, next.Tags[kamino.TagRun])
+	list, err := shelf.List(ctx, next.Run)
 	if errors.Is(err, kamino.ErrNotFound) {
 		return out, kamino.WithHint(fmt.Errorf("compare packages: no package list of version %s is kept", next.Name), "the next update keeps one")
 	} else if err != nil {

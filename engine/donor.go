@@ -28,9 +28,9 @@ type donor struct {
 
 	drain    drainState
 	back     recovery
-	bad      []kamino.Artifact // the withdrawn versions of the pool
-	away     span              // how long the donor is away, also under the previous process
-	offSince time.Time         // when the running step first saw the donor off without a receipt
+	bad      []kamino.Version // the withdrawn versions of the pool
+	away     span             // how long the donor is away, also under the previous process
+	offSince time.Time        // when the running step first saw the donor off without a receipt
 }
 
 // span is a time that has begun, and may have ended.

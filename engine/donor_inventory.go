@@ -192,16 +192,16 @@ func (d *donor) untold(why string) {
 
 // withdrawnOf returns the newest withdrawn version that was made of a machine and has the digest of
 // its packages.
-func (d *donor) withdrawnOf(vm string) *kamino.Artifact {
-	return kamino.First(d.bad, func(v kamino.Artifact) bool {
-		return v.Tags[kamino.TagPackages] != "" && kamino.SameVM(v.Tags[kamino.TagVM], vm)
+func (d *donor) withdrawnOf(vm string) *kamino.Version {
+	return kamino.First(d.bad, func(v kamino.Version) bool {
+		return v.Packages != "" && kamino.SameVM(v.VM, vm)
 	})
 }
 
 // sameAs returns the withdrawn version that was made of the same packages on the same machine.
-func (d *donor) sameAs(digest, vm string) *kamino.Artifact {
-	return kamino.First(d.bad, func(v kamino.Artifact) bool {
-		return digest != "" && v.Tags[kamino.TagPackages] == digest && kamino.SameVM(v.Tags[kamino.TagVM], vm)
+func (d *donor) sameAs(digest, vm string) *kamino.Version {
+	return kamino.First(d.bad, func(v kamino.Version) bool {
+		return digest != "" && v.Packages == digest && kamino.SameVM(v.VM, vm)
 	})
 }
 

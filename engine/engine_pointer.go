@@ -10,7 +10,7 @@ import (
 	"kamino.dev/kamino/poolstate"
 )
 
-func resolvedName(newestFirst []kamino.Artifact) string {
+func resolvedName(newestFirst []kamino.Version) string {
 	if v := kamino.Resolved(newestFirst); v != nil {
 		return v.Name
 	}
@@ -20,12 +20,12 @@ func resolvedName(newestFirst []kamino.Artifact) string {
 // againstPointer returns why the pool may not refer to its definition; "" if it may. A pool that
 // refers to a version moves only while the definition stands for the same version, or for the one
 // that Kamino offered last. Otherwise its next image could become a third one.
-func againstPointer(pool kamino.Pool, versions []kamino.Artifact) string {
+func againstPointer(pool kamino.Pool, versions []kamino.Version) string {
 	now := kamino.Resolved(versions)
 	if now != nil && now.Disputed {
 		return now.WhyDisputed()
 	}
-	i := slices.IndexFunc(versions, func(v kamino.Artifact) bool { return v.ID != "" && strings.EqualFold(v.ID, pool.Model.Image) })
+	i := slices.IndexFunc(versions, func(v kamino.Version) bool { return v.ID != "" && strings.EqualFold(v.ID, pool.Model.Image) })
 	if i < 0 {
 		return ""
 	}
@@ -33,7 +33,7 @@ func againstPointer(pool kamino.Pool, versions []kamino.Artifact) string {
 	switch {
 	case now == nil:
 		return "the model names version " + named.Name + ", and the definition stands for nothing"
-	case now.Name == named.Name, now.Tags[kamino.TagOffer] == kamino.TagOfferOffered && now.Ours() && kamino.CompareVersions(now.Name, named.Name) > 0:
+	case now.Name == named.Name, now.Offer == kamino.TagOfferOffered && now.Ours() && kamino.CompareVersions(now.Name, named.Name) > 0:
 		return ""
 	}
 	return "the model names version " + named.Name + ", and the definition stands for " + now.Name
@@ -53,7 +53,7 @@ func (e *Engine) readTag(ctx context.Context, o *poolstate.State) error {
 	if err != nil {
 		return fmt.Errorf("read the image definition of pool %s: %w", o.Pool.Name, err)
 	}
-	o.Tagged = len(found) > 0 && found[0].Tags[kamino.TagPointer] == kamino.TagPointerUnreliable
+	o.Tagged = len(found) > 0 && found[0].Unreliable()
 	return nil
 }
 

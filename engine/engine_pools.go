@@ -23,7 +23,7 @@ func (e *Engine) addLacks(ctx context.Context, all []poolstate.State, out []pool
 		if b == nil {
 			continue
 		}
-		list, err := shelf.List(ctx, o.Next().Tags[kamino.TagRun])
+		list, err := shelf.List(ctx, o.Next().Run)
 		at := slices.IndexFunc(o.Nodes, func(n kamino.Node) bool { return n.Name == b.Node })
 		if err == nil && at >= 0 {
 			b.Missing = list.Lacks(o.Nodes[at])
@@ -80,7 +80,7 @@ func (e *Engine) overviews(ctx context.Context, names []string) ([]poolstate.Sta
 
 // onePool reads the pool that a person named, after it has restored what an interrupted run of it
 // left.
-func (e *Engine) onePool(ctx context.Context, name string, dryRun bool, leaves func(kamino.Artifact) bool) (poolstate.State, error) {
+func (e *Engine) onePool(ctx context.Context, name string, dryRun bool, leaves func(kamino.Version) bool) (poolstate.State, error) {
 	if name == "" {
 		return poolstate.State{}, kamino.WithHint(errors.New("no pool named"), "name it with --pool; kamino status lists the pools")
 	}
@@ -130,8 +130,8 @@ func (e *Engine) readOne(ctx context.Context, o *poolstate.State) (err error) {
 	} else if err != nil {
 		return kamino.HintPool(fmt.Errorf("read pool %s: %w", o.ID.Name(), err), o.ID)
 	}
-	if o.Versions, err = e.Provider.Find(ctx, o.Pool, kamino.KindVersion, ""); err != nil {
-		return fmt.Errorf("list image versions of pool %s: %w", o.Pool.Name, err)
+	if o.Versions, err = e.listVersions(ctx, o.Pool); err != nil {
+		return err
 	}
 	if prover, _, ok := e.prover(); ok {
 		o.Canaries, _ = prover.Canaries(ctx, o.Pool) // restore reports why not

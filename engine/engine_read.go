@@ -129,3 +129,36 @@ func (e *Engine) prover() (kamino.Prover, kamino.Examiner, bool) {
 	examiner, looks := e.Cluster.(kamino.Examiner)
 	return prover, examiner, can && looks
 }
+
+// listVersions lists the versions of a pool, newest first.
+func (e *Engine) listVersions(ctx context.Context, pool kamino.Pool) ([]kamino.Version, error) {
+	found, err := e.Provider.Find(ctx, pool, kamino.KindVersion, "")
+	if err != nil {
+		return nil, fmt.Errorf("list image versions of pool %s: %w", pool.Name, err)
+	}
+	return kamino.ParseVersions(found), nil
+}
+
+// readVersion reads a version of a pool; nil if it is not found.
+func (e *Engine) readVersion(ctx context.Context, pool kamino.Pool, name string) (*kamino.Version, error) {
+	found, err := e.Provider.Find(ctx, pool, kamino.KindVersion, name)
+	if err != nil {
+		return nil, fmt.Errorf("read version %s: %w", name, err)
+	} else if len(found) == 0 {
+		return nil, nil
+	}
+	v := kamino.ParseVersion(found[0])
+	return &v, nil
+}
+
+// readSnapshot reads the snapshot of a pool; nil if there is none.
+func (e *Engine) readSnapshot(ctx context.Context, pool kamino.Pool) (*kamino.Copy, error) {
+	found, err := e.Provider.Find(ctx, pool, kamino.KindSnapshot, kamino.SnapshotName(pool.Name))
+	if err != nil {
+		return nil, fmt.Errorf("read snapshot %s: %w", kamino.SnapshotName(pool.Name), err)
+	} else if len(found) == 0 {
+		return nil, nil
+	}
+	s := kamino.ParseCopy(found[0])
+	return &s, nil
+}

@@ -18,16 +18,16 @@ type image struct {
 	*common
 	donor *donor
 
-	definition kamino.Artifact   // as last read
-	formerHome bool              // the definition existed before the run began, so it may have versions
-	readAt     time.Time         // when version was read whole; zero after a write to it
-	version    kamino.Artifact   // as last read
-	preBuilt   bool              // the version existed before the run began
-	there      bool              // the build of this process was seen, or its request was acknowledged
-	kept       []string          // old versions that turned out to be in use
-	going      *kamino.Artifact  // the old version whose deletion was requested and not acknowledged
-	listed     []kamino.Artifact // the versions as last listed
-	listedAt   time.Time         // when listed was read; zero after an act that may have changed it
+	definition kamino.Artifact  // as last read
+	formerHome bool             // the definition existed before the run began, so it may have versions
+	readAt     time.Time        // when version was read whole; zero after a write to it
+	version    kamino.Version   // as last read
+	preBuilt   bool             // the version existed before the run began
+	there      bool             // the build of this process was seen, or its request was acknowledged
+	kept       []string         // old versions that turned out to be in use
+	going      *kamino.Version  // the old version whose deletion was requested and not acknowledged
+	listed     []kamino.Version // the versions as last listed
+	listedAt   time.Time        // when listed was read; zero after an act that may have changed it
 }
 
 // OtherDonorError says that today's version or snapshot was made of another donor than the named one.
@@ -47,7 +47,7 @@ func (m *image) wanted() bool {
 // decision that was made for the version, or for the adopted run, because a nightly Job has the
 // same options as a person. Only a person who names the version does.
 func (m *image) promotes() bool {
-	return m.work() == kamino.WorkProve || m.opts.Proof.Promote != kamino.PromoteManual && m.held.Before.Promote != kamino.PromoteManual && !m.version.Gated()
+	return m.work() == kamino.WorkProve || m.opts.Proof.Promote != kamino.PromoteManual && m.held.Before.Promote != kamino.PromoteManual && !m.version.Gated
 }
 
 // promoteMode is the PromoteMode of this run for its record; see promotes.
@@ -59,10 +59,10 @@ func (m *image) promoteMode() kamino.PromoteMode {
 }
 
 // writeVersion is the act that writes the tags of a version.
-func (m *image) writeVersion(what string, v kamino.Artifact) workflow.Next {
+func (m *image) writeVersion(what string, v kamino.Version) workflow.Next {
 	return workflow.Act(kamino.ActMarkVersion, what, func(ctx context.Context) error {
 		m.readAt = time.Time{}
-		return m.engine.Provider.SetTags(ctx, m.pool, v)
+		return m.engine.Provider.SetTags(ctx, m.pool, v.Artifact)
 	}).Of(v.Name)
 }
 
@@ -98,8 +98,8 @@ func (m *image) inherits(run string) bool {
 }
 
 // carriesOn reports whether --again continues with a version, in place of making another.
-func (m *image) carriesOn(v kamino.Artifact) bool {
-	return m.opts.Today == kamino.TodayAgain && m.inherits(v.Tags[kamino.TagRun]) && m.madeOf(v) && v.Tags[kamino.TagBad] == ""
+func (m *image) carriesOn(v kamino.Version) bool {
+	return m.opts.Today == kamino.TodayAgain && m.inherits(v.Run) && m.madeOf(v.Copy) && v.Bad == ""
 }
 
 // settled is done once the lease records the name of the version. A process that adopts the run
@@ -112,30 +112,29 @@ func (m *image) settled(name, what string) workflow.Next {
 		Noting(func(l *kamino.Lease) { l.Record.Version = name })
 }
 
-func (m *image) gate(v kamino.Artifact) workflow.Next {
+func (m *image) gate(v kamino.Version) workflow.Next {
 	return m.writeVersion("record on version "+v.Name+" that a person is to promote it", v.Gate())
 }
 
 // usable returns an error unless new nodes may be made of today's version: it is of a sealed disk,
 // and of the named donor.
-func (m *image) usable(v kamino.Artifact) error {
+func (m *image) usable(v kamino.Version) error {
 	switch {
-	case m.work() == kamino.WorkProve && (v.Tags[kamino.TagReceipt] != "" || m.opts.Unsealed):
+	case m.work() == kamino.WorkProve && (v.Receipt != "" || m.opts.Unsealed):
 		return nil // a person has named it
-	case v.Tags[kamino.TagReceipt] == "":
-		return kamino.WithHint(fmt.Errorf("version %s of today has no seal receipt (no tag %s): its disk may hold the identity and the secrets of node %s",
-			v.Name, kamino.TagReceipt, cmp.Or(v.Tags[kamino.TagBuiltFrom], "unknown")), poolstate.HintAgain)
-	case v.Tags[kamino.TagRun] == m.held.Run, m.opts.Today == kamino.TodayOfAny, m.madeOf(v):
+	case v.Receipt == "":
+		return kamino.WithHint(fmt.Errorf("version %s of today has no seal receipt: %s", v.Name, v.Unsealed()), poolstate.HintAgain)
+	case v.Run == m.held.Run, m.opts.Today == kamino.TodayOfAny, m.madeOf(v.Copy):
 		return nil
 	}
-	return kamino.WithHint(&OtherDonorError{Version: v.Name, BuiltFrom: v.Tags[kamino.TagBuiltFrom], Donor: m.donor.node.Name},
-		"to make another version of today from %s: --again; to use this one: --target-node %s", m.donor.node.Name, v.Tags[kamino.TagBuiltFrom])
+	return kamino.WithHint(&OtherDonorError{Version: v.Name, BuiltFrom: v.Donor, Donor: m.donor.node.Name},
+		"to make another version of today from %s: --again; to use this one: --target-node %s", m.donor.node.Name, v.Donor)
 }
 
 // unswapped returns an error if a version is not the one that was seen or built before. Somebody
 // may have deleted it and made another one with the same name.
-func (m *image) unswapped(v kamino.Artifact) error {
-	if then, now := m.version.Tags[kamino.TagRun], v.Tags[kamino.TagRun]; len(m.version.Tags) > 0 && now != then {
+func (m *image) unswapped(v kamino.Version) error {
+	if then, now := m.version.Run, v.Run; len(m.version.Tags) > 0 && now != then {
 		return kamino.WithHint(fmt.Errorf("version %s was replaced: run %s made it, not run %s; the model is not changed",
 			v.Name, cmp.Or(now, "unknown"), cmp.Or(then, "unknown")), poolstate.HintAgain)
 	}
@@ -144,24 +143,22 @@ func (m *image) unswapped(v kamino.Artifact) error {
 
 // madeOf reports whether a version or a snapshot was made of the donor. A node of the same name on
 // another VM is another donor.
-func (m *image) madeOf(a kamino.Artifact) bool {
-	vm, known := a.Tags[kamino.TagVM]
-	return a.Tags[kamino.TagBuiltFrom] == m.donor.node.Name && (!known || kamino.SameVM(vm, m.donor.instance.VMID))
+func (m *image) madeOf(c kamino.Copy) bool {
+	return c.Donor == m.donor.node.Name && (c.VM == "" || kamino.SameVM(c.VM, m.donor.instance.VMID))
 }
 
 // versions lists the versions of the pool, newest first.
-func (m *image) versions(ctx context.Context) ([]kamino.Artifact, error) {
-	versions, err := m.engine.Provider.Find(ctx, m.pool, kamino.KindVersion, "")
-	if err != nil {
-		return nil, fmt.Errorf("list image versions of pool %s: %w", m.pool.Name, err)
+func (m *image) versions(ctx context.Context) ([]kamino.Version, error) {
+	versions, err := m.engine.listVersions(ctx, m.pool)
+	if err == nil {
+		m.listed, m.listedAt = append([]kamino.Version{}, versions...), m.engine.now()
 	}
-	m.listed, m.listedAt = append([]kamino.Artifact{}, versions...), m.engine.now()
-	return versions, nil
+	return versions, err
 }
 
 // everListed returns the pool's versions from any earlier list of this run. An image that somebody
 // writes into the model during the run is refused earlier.
-func (m *image) everListed(ctx context.Context) ([]kamino.Artifact, error) {
+func (m *image) everListed(ctx context.Context) ([]kamino.Version, error) {
 	if m.listed == nil {
 		return m.versions(ctx)
 	}
@@ -172,7 +169,7 @@ func (m *image) everListed(ctx context.Context) ([]kamino.Artifact, error) {
 // changed no version since; otherwise it reads a new one. It is for choices that another read
 // confirms. A person or a scale-out may have begun to use a version meanwhile;
 // [kamino.Provider].Delete checks that itself.
-func (m *image) recentVersions(ctx context.Context) ([]kamino.Artifact, error) {
+func (m *image) recentVersions(ctx context.Context) ([]kamino.Version, error) {
 	if kamino.Elapsed(m.listedAt, m.engine.now()) < kamino.LookAge {
 		return slices.Clone(m.listed), nil
 	}
@@ -182,7 +179,7 @@ func (m *image) recentVersions(ctx context.Context) ([]kamino.Artifact, error) {
 // unlisted describes versions that are known to exist and that a list does not show: the model's
 // image, the last one promoted or made, and those that this run has seen complete; "" if all are
 // listed.
-func (m *image) unlisted(versions []kamino.Artifact) string {
+func (m *image) unlisted(versions []kamino.Version) string {
 	l := m.held.Lease.Ledger
 	last, known := l.LastMade(), []string{}
 	home := "/galleries/" + strings.ToLower(m.pool.Gallery+"/images/"+kamino.DefinitionName(m.pool.Name)) + "/versions/"
@@ -215,17 +212,17 @@ func (m *image) unlisted(versions []kamino.Artifact) string {
 
 // omit records on a version, before its promotion, that it is promoted without the proof that it
 // had to pass. Otherwise a later run would continue the proof, or take the version back.
-func (m *image) omit(v kamino.Artifact) workflow.Next {
-	v = v.WithTag(kamino.TagProof, kamino.TagProofOmitted)
+func (m *image) omit(v kamino.Version) workflow.Next {
+	v = v.WithProof(kamino.TagProofOmitted)
 	return workflow.Act(kamino.ActMarkVersion, "record on version "+v.Name+" that it is accepted without a proof", func(ctx context.Context) error {
-		return m.engine.Provider.SetTags(ctx, m.pool, v)
+		return m.engine.Provider.SetTags(ctx, m.pool, v.Artifact)
 	}).Of(v.Name)
 }
 
 // hide returns a version that the run creates hidden.
-func (m *image) hide(v kamino.Artifact) kamino.Artifact {
+func (m *image) hide(v kamino.Version) kamino.Version {
 	if v = v.Offering(kamino.TagOfferHidden); m.proves() {
-		v.Tags[kamino.TagProof] = kamino.TagProofWanted
+		v = v.WithProof(kamino.TagProofWanted)
 	}
 	return v
 }

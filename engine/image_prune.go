@@ -27,7 +27,7 @@ func (m *image) saveList(ctx context.Context, n kamino.Node, receipt kamino.Rece
 }
 
 // pruneLists deletes the lists whose version does not exist any more.
-func (m *image) pruneLists(ctx context.Context, versions []kamino.Artifact) (next workflow.Next, any bool) {
+func (m *image) pruneLists(ctx context.Context, versions []kamino.Version) (next workflow.Next, any bool) {
 	shelf, ok := m.engine.Cluster.(kamino.PackageStore)
 	if !ok {
 		return workflow.Next{}, false
@@ -38,7 +38,7 @@ func (m *image) pruneLists(ctx context.Context, versions []kamino.Artifact) (nex
 		return workflow.Next{}, false
 	}
 	runs = slices.DeleteFunc(runs, func(run string) bool {
-		return run == m.held.Run || slices.ContainsFunc(versions, func(v kamino.Artifact) bool { return v.Tags[kamino.TagRun] == run })
+		return run == m.held.Run || slices.ContainsFunc(versions, func(v kamino.Version) bool { return v.Run == run })
 	})
 	if len(runs) == 0 {
 		return workflow.Next{}, false
@@ -57,8 +57,8 @@ func (m *image) pruneLists(ctx context.Context, versions []kamino.Artifact) (nex
 // versions that were never offered: of each the newest apart are kept, and every version that may
 // still be promoted. A version is also kept if the pool may still boot from it (see Sticks), if
 // only its name makes it old, or in any doubt.
-func Prunable(newestFirst []kamino.Artifact, keep, apart int, ledger kamino.Ledger) []kamino.Artifact {
-	var out []kamino.Artifact
+func Prunable(newestFirst []kamino.Version, keep, apart int, ledger kamino.Ledger) []kamino.Version {
+	var out []kamino.Version
 	promoted, withdrawn, hidden := 0, 0, 0
 	for _, v := range newestFirst {
 		recent := false
@@ -98,9 +98,9 @@ func (m *image) lookPrune(ctx context.Context) (workflow.Next, error) {
 		return workflow.Wait(missing + " (not listed; confirming that it was deleted)"), nil
 	}
 	versions = m.held.Lease.Ledger.Distrust(versions)
-	victims := slices.DeleteFunc(Prunable(versions, m.opts.History, keepWithdrawn, m.held.Lease.Ledger), func(v kamino.Artifact) bool { return slices.Contains(m.kept, v.Name) })
+	victims := slices.DeleteFunc(Prunable(versions, m.opts.History, keepWithdrawn, m.held.Lease.Ledger), func(v kamino.Version) bool { return slices.Contains(m.kept, v.Name) })
 	if g := m.going; g != nil && kamino.IndexOf(versions, g.Name) < 0 {
-		victims = []kamino.Artifact{*g}
+		victims = []kamino.Version{*g}
 	}
 	if len(victims) == 0 {
 		if len(m.result.Pruned) > 0 || m.held.Adopted { // lists are deleted with their versions
@@ -116,7 +116,7 @@ func (m *image) lookPrune(ctx context.Context) (workflow.Next, error) {
 	}
 	next := workflow.Act(kamino.ActDeleteVersion, "delete version "+v.Name, func(ctx context.Context) error {
 		m.going = &v
-		err := m.engine.Provider.Delete(ctx, m.pool, v)
+		err := m.engine.Provider.Delete(ctx, m.pool, v.Artifact)
 		switch {
 		case errors.Is(err, kamino.ErrInUse):
 			m.going, m.kept = nil, append(m.kept, v.Name)
@@ -129,7 +129,7 @@ func (m *image) lookPrune(ctx context.Context) (workflow.Next, error) {
 		m.result.Pruned = append(m.result.Pruned, v.Name)
 		return nil
 	}).Of(v.Name)
-	if v.Tags[kamino.TagBad] != "" && !v.Aside() {
+	if v.Bad != "" && !v.Aside() {
 		next = next.Noting(func(l *kamino.Lease) { l.Ledger.NotePruned(v) })
 	}
 	return next, nil

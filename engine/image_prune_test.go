@@ -38,7 +38,7 @@ func TestLists(t *testing.T) {
 		t.Errorf("kept %+v", s.kept)
 	}
 	s.kept["r0"], s.kept["gone"] = kamino.DiskList{}, kamino.DiskList{}
-	versions := []kamino.Artifact{{Tags: map[string]string{kamino.TagRun: "r0"}}}
+	versions := []kamino.Version{kamino.ParseVersion(kamino.Artifact{Tags: map[string]string{kamino.TagRun: "r0"}})}
 	next, any := r.image.pruneLists(t.Context(), versions)
 	if !any || next.Act != kamino.ActDeleteLists {
 		t.Fatalf("%+v", next)

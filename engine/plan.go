@@ -207,7 +207,7 @@ func (p *dryRun) planWorld(ctx context.Context) error {
 	p.plan.Version = p.image.version.Name
 	future := versions
 	if !p.image.preBuilt {
-		future = append([]kamino.Artifact{{Name: p.image.version.Name, State: kamino.Succeeded, Use: kamino.Use{InModel: true}}}, versions...)
+		future = append([]kamino.Version{kamino.ParseVersion(kamino.Artifact{Name: p.image.version.Name, State: kamino.Succeeded, Use: kamino.Use{InModel: true}})}, versions...)
 	}
 	after := lease.Ledger
 	if !strings.EqualFold(p.pool.Model.Image, next.Image) {

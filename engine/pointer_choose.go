@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/workflow"
@@ -12,7 +11,7 @@ import (
 // chooseReference decides how the pool refers to its image: to the definition, unless something
 // speaks against it. Where an instance did not follow the definition, the definition is tagged and
 // the model names the version, until a person removes the tag.
-func (p *pointer) chooseReference(versions []kamino.Artifact) (workflow.Next, error) {
+func (p *pointer) chooseReference(versions []kamino.Version) (workflow.Next, error) {
 	if p.reference = kamino.ByDefinition; !p.image.inDefinition() {
 		p.reference = kamino.ByPointer
 	}
@@ -20,7 +19,7 @@ func (p *pointer) chooseReference(versions []kamino.Artifact) (workflow.Next, er
 		return workflow.Next{}, err
 	}
 	against, stray := againstPointer(p.pool, versions), p.held.Lease.Ledger.WhyStrayed(p.pool.Model.Image, versions)
-	tagged := p.image.definition.Tags[kamino.TagPointer] == kamino.TagPointerUnreliable
+	tagged := p.image.definition.Unreliable()
 	switch {
 	case p.modelIsTheirs():
 		if stray != nil {
@@ -65,14 +64,12 @@ func (p *pointer) refuseOwned() error {
 
 // tagPointer writes the tag unreliable on the definition, or removes it.
 func (p *pointer) tagPointer(stray *kamino.Stray) workflow.Next {
-	d := p.image.definition
-	if d.Tags = maps.Clone(d.Tags); d.Tags == nil {
-		d.Tags = map[string]string{}
-	}
-	delete(d.Tags, kamino.TagPointer)
+	d := p.image.definition.WithTag(kamino.TagPointer, kamino.TagPointerUnreliable)
 	what := "trust image definition " + d.Name + " again"
 	if stray != nil {
-		d.Tags[kamino.TagPointer], what = kamino.TagPointerUnreliable, "distrust image definition "+d.Name+": "+stray.String()
+		what = "distrust image definition " + d.Name + ": " + stray.String()
+	} else {
+		delete(d.Tags, kamino.TagPointer)
 	}
 	return workflow.Act(kamino.ActMarkVersion, what, func(ctx context.Context) error {
 		err := p.engine.Provider.SetTags(ctx, p.pool, d)
@@ -89,7 +86,7 @@ func (p *pointer) tagPointer(stray *kamino.Stray) workflow.Next {
 
 // distrust tags the definition that an instance did not follow, if it is not tagged.
 func (p *pointer) distrust(ctx context.Context, stray *kamino.Stray) (workflow.Next, error) {
-	if stray == nil || p.image.definition.Tags[kamino.TagPointer] == kamino.TagPointerUnreliable {
+	if stray == nil || p.image.definition.Unreliable() {
 		return workflow.Next{}, nil
 	}
 	found, err := p.engine.Provider.Find(ctx, p.pool, kamino.KindDefinition, kamino.DefinitionName(p.pool.Name))
@@ -98,7 +95,7 @@ func (p *pointer) distrust(ctx context.Context, stray *kamino.Stray) (workflow.N
 	} else if len(found) == 0 {
 		return workflow.Next{}, nil // all versions are deleted with it
 	}
-	if p.image.definition = found[0]; found[0].Tags[kamino.TagPointer] == kamino.TagPointerUnreliable {
+	if p.image.definition = found[0]; found[0].Unreliable() {
 		return workflow.Next{}, nil
 	}
 	return p.tagPointer(stray), nil
@@ -106,7 +103,7 @@ func (p *pointer) distrust(ctx context.Context, stray *kamino.Stray) (workflow.N
 
 // refusePinned refuses a pool whose image somebody else chose. Instances created meanwhile are no
 // evidence of whether the pool follows its definition.
-func (p *pointer) refusePinned(ctx context.Context, versions []kamino.Artifact) error {
+func (p *pointer) refusePinned(ctx context.Context, versions []kamino.Version) error {
 	pin := p.held.Lease.Ledger.Pinned(p.pool, versions)
 	if pin == nil {
 		return nil

@@ -28,9 +28,9 @@ func (p *pointer) lookModel(ctx context.Context) (workflow.Next, error) {
 	switch {
 	case !v.Whole() && v.State != kamino.Creating || !v.Ours() && p.work() != kamino.WorkProve:
 		return workflow.Next{}, fmt.Errorf("version %s is %s: the model is not changed", v.Name, v.State)
-	case v.Tags[kamino.TagBad] != "":
-		return workflow.Next{}, fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[kamino.TagBad])
-	case p.work() == kamino.WorkProve && v.Tags[kamino.TagProof] != kamino.TagProofPassed:
+	case v.Bad != "":
+		return workflow.Next{}, fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Bad)
+	case p.work() == kamino.WorkProve && v.Proof != kamino.TagProofPassed:
 		return workflow.Next{}, fmt.Errorf("version %s is no longer tagged as proved: somebody changed its tags, or rebuilt it; the model is not changed", v.Name)
 	}
 	if err := p.image.unswapped(v); err != nil {
@@ -69,20 +69,19 @@ func (p *pointer) lookModel(ctx context.Context) (workflow.Next, error) {
 // promotedVersion returns the version and when it was read. It reads the version again if it was
 // written since. It also does if the last read is not from just now; a read within LookAge is
 // enough if an offer will compare the version anyway, or if it is promoted.
-func (p *pointer) promotedVersion(ctx context.Context) (kamino.Artifact, time.Time, error) {
+func (p *pointer) promotedVersion(ctx context.Context) (kamino.Version, time.Time, error) {
 	v := p.image.version
 	age := kamino.Elapsed(p.image.readAt, p.engine.now())
 	if age <= kamino.JustNow || age < kamino.LookAge && (p.target().Offers() && p.reference == kamino.ByDefinition || p.result.ModelDiff != nil) {
 		return v, p.image.readAt, nil
 	}
-	found, err := p.engine.Provider.Find(ctx, p.pool, kamino.KindVersion, v.Name)
+	found, err := p.engine.readVersion(ctx, p.pool, v.Name)
 	if err != nil {
-		return v, time.Time{}, fmt.Errorf("read version %s: %w", v.Name, err)
-	}
-	if len(found) == 0 {
+		return v, time.Time{}, err
+	} else if found == nil {
 		return v, time.Time{}, fmt.Errorf("version %s is gone: the model is not changed", v.Name)
 	}
-	return found[0], p.engine.now(), nil
+	return *found, p.engine.now(), nil
 }
 
 // promotedPool reads the pool. A read within LookAge is enough if only the version was written
@@ -116,7 +115,7 @@ func (p *pointer) promote(ctx context.Context, pool kamino.Pool, want kamino.Tar
 		return workflow.Wait("a change of the pool to end"), nil
 	}
 	if want.Offers() && want.Reference == kamino.ByDefinition {
-		if (p.opts.ImageOnly || pool.Owner != nil && want.Seen.Unaccepted()) && !p.opts.Offers {
+		if (p.opts.ImageOnly || pool.Owner != nil && want.Seen.Unaccepted) && !p.opts.Offers {
 			p.result.Hidden = true
 			return workflow.Done("version " + want.Version + " stays hidden: its instances would run the model's own bootstrap; " + poolstate.HowToPromote(pool.Name, want.Version) + " offers it"), nil
 		}
@@ -203,7 +202,7 @@ func (p *pointer) offer(ctx context.Context, pool kamino.Pool, want kamino.Targe
 			"if it is not wanted: kamino rollback --pool %s --to %s", pool.Name, v.Name)
 	}
 	pin := kamino.MovedPin(pool.Model.Image, versions)
-	if pin == nil && v.Excluded && v.Tags[kamino.TagOffer] == kamino.TagOfferOffered && want.Reference == kamino.ByDefinition {
+	if pin == nil && v.Excluded && v.Offer == kamino.TagOfferOffered && want.Reference == kamino.ByDefinition {
 		pin = &kamino.Pin{Image: resolvedName(versions), Wrote: v.ID} // a person excluded it
 	}
 	if pin != nil {
@@ -291,9 +290,9 @@ func (p *pointer) noteModel(l *kamino.Lease, pool kamino.Pool, next kamino.NextI
 }
 
 // prototype reports whether a pool's image is one of its versions, or of its gallery.
-func prototype(pool kamino.Pool, versions []kamino.Artifact) bool {
+func prototype(pool kamino.Pool, versions []kamino.Version) bool {
 	return strings.Contains(strings.ToLower(pool.Model.Image), "/galleries/"+strings.ToLower(pool.Gallery)+"/") ||
-		slices.ContainsFunc(versions, func(v kamino.Artifact) bool { return strings.EqualFold(v.ID, pool.Model.Image) })
+		slices.ContainsFunc(versions, func(v kamino.Version) bool { return strings.EqualFold(v.ID, pool.Model.Image) })
 }
 
 func describeDiff(pool kamino.Pool, diff []kamino.FieldChange) string {

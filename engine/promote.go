@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,13 +40,13 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	}
 	t := poolstate.Destination{Points: o.Follows(), Verb: kamino.VerbPromote}
 	for i, v := range o.Versions {
-		if opts.Version == "" && (v.Waiting() || o.Halfway(v)) || kamino.CompareVersions(v.Name, opts.Version) == 0 && opts.Version != "" {
+		if opts.Version == "" && (v.Phase == kamino.PhaseWaiting || o.Halfway(v)) || kamino.CompareVersions(v.Name, opts.Version) == 0 && opts.Version != "" {
 			t.Version = &o.Versions[i]
 			break
 		}
 	}
 	now := o.Next()
-	if t.Version == nil && opts.Version == "" && opts.Proof == nil && now != nil && now.Name == o.Versions[0].Name && now.Tags[kamino.TagReceipt] != "" {
+	if t.Version == nil && opts.Version == "" && opts.Proof == nil && now != nil && now.Name == o.Versions[0].Name && now.Receipt != "" {
 		t.Version = now // it was promoted already, and the command is repeated
 	}
 	switch v := t.Version; {
@@ -55,17 +54,17 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 		return Rollback{}, kamino.WithHint(fmt.Errorf("pool %s has no version that passed its proof and waits", o.Pool.Name), "%s", o.HowToName())
 	case v == nil:
 		return Rollback{}, kamino.WithHint(fmt.Errorf("version %q of pool %s does not exist", opts.Version, o.Pool.Name), "kamino status lists them")
-	case v.Tags[kamino.TagBad] != "":
-		return Rollback{}, kamino.WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.Pool.Name, v.Tags[kamino.TagBad]),
+	case v.Bad != "":
+		return Rollback{}, kamino.WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.Pool.Name, v.Bad),
 			"to use it anyway: kamino rollback --pool %s --to %s", o.Pool.Name, v.Name)
-	case v.Unaccepted() && o.Pool.Owner != nil && opts.Version == "":
+	case v.Unaccepted && o.Pool.Owner != nil && opts.Version == "":
 		return Rollback{}, kamino.WithHint(fmt.Errorf("version %s of pool %s was left hidden: its instances would run the bootstrap of the model, which %s writes", v.Name, o.Pool.Name, o.Pool.Owner.Name),
 			"%s offers it", poolstate.HowToPromote(o.Pool.Name, v.Name))
-	case v.Tags[kamino.TagReceipt] == "" && !opts.AcceptUnsealed:
-		return Rollback{}, kamino.WithHint(fmt.Errorf("version %s of pool %s has no seal receipt: its disk may hold the identity and the secrets of node %s",
-			v.Name, o.Pool.Name, cmp.Or(v.Tags[kamino.TagBuiltFrom], "unknown")), "to use it anyway: --accept-unsealed, with --prove canary to prove it first")
+	case v.Receipt == "" && !opts.AcceptUnsealed:
+		return Rollback{}, kamino.WithHint(fmt.Errorf("version %s of pool %s has no seal receipt: %s", v.Name, o.Pool.Name, v.Unsealed()),
+			"to use it anyway: --accept-unsealed, with --prove canary to prove it first")
 	}
-	promoted := now != nil && now.Name == t.Version.Name && (opts.Proof == nil || now.Tags[kamino.TagProof] == kamino.TagProofPassed)
+	promoted := now != nil && now.Name == t.Version.Name && (opts.Proof == nil || now.Proof == kamino.TagProofPassed)
 	if err := o.Provable(*t.Version); err != nil && !promoted {
 		return Rollback{}, err
 	}
@@ -73,7 +72,7 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 		return Rollback{}, &kamino.RefusedError{Subject: "pool " + o.Pool.Name, Refusals: []kamino.Refusal{pin.Refusal(o.Pool)}}
 	}
 	t.Adopts = opts.AdoptModel
-	if v := t.Version; v.Unaccepted() && opts.Version != "" && e.livesIn(kamino.KindDefinition) && (o.Pool.Owner != nil || kamino.Points(o.Pool.Model.Image, o.Versions)) {
+	if v := t.Version; v.Unaccepted && opts.Version != "" && e.livesIn(kamino.KindDefinition) && (o.Pool.Owner != nil || kamino.Points(o.Pool.Model.Image, o.Versions)) {
 		t.Points, t.Offered = true, true // naming the version accepts its bootstrap; the model stays its owner's
 	}
 	if err := e.comeToPoint(ctx, &o, &t); err != nil {
@@ -125,8 +124,8 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts kamino.WithdrawOption
 			return Rollback{}, o.NoFallback(fmt.Errorf("pool %s has no good version before %s: nothing is withdrawn", o.Pool.Name, v.Name))
 		}
 	}
-	var bad []kamino.Artifact
-	if v.Tags[kamino.TagBad] == "" || slices.Contains(o.Lease.Ledger.RolledBack, v.Name) {
+	var bad []kamino.Version
+	if v.Bad == "" || slices.Contains(o.Lease.Ledger.RolledBack, v.Name) {
 		bad = append(bad, v)
 	}
 	if !t.Stays {

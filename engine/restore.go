@@ -25,7 +25,7 @@ type RestoreOptions struct {
 	PoolIsGone bool
 	// leaves selects versions in progress that are not waited for, because the next image does not
 	// depend on them; nil for none.
-	leaves func(kamino.Artifact) bool
+	leaves func(kamino.Version) bool
 }
 
 // Restore finds what interrupted runs left in the whole cluster (donors that are off, blocked or
@@ -96,8 +96,8 @@ func chooseLeft(all []leftPool, names []string) ([]leftPool, error) {
 type restoration struct {
 	*Run
 
-	leaves func(kamino.Artifact) bool // versions still being built that are not waited for; nil: none
-	left   bool                       // there was one
+	leaves func(kamino.Version) bool // versions still being built that are not waited for; nil: none
+	left   bool                      // there was one
 }
 
 // leftPool is a pool in which something may have been left.
@@ -314,16 +314,16 @@ func (r *restoration) survey(ctx context.Context, p leftPool) ([]poolstate.Lefto
 	}
 	var left []poolstate.Leftover
 	lease := p.lease
-	snapshots, err := r.engine.Provider.Find(ctx, r.pool, kamino.KindSnapshot, kamino.SnapshotName(r.pool.Name))
+	s, err := r.engine.readSnapshot(ctx, r.pool)
 	if err != nil {
-		return nil, fmt.Errorf("read the snapshot of pool %s: %w", r.pool.Name, err)
+		return nil, err
 	}
-	for i, s := range snapshots {
+	if s != nil {
 		if s.Ours() {
-			r.build.reused = &snapshots[i] // one read that does not find it is no proof that it is gone
-			left = append(left, poolstate.Leftover{Pool: r.pool.ID, Run: s.Tags[kamino.TagRun], Node: s.Tags[kamino.TagBuiltFrom], What: "snapshot " + s.Name})
+			r.build.reused = s // one read that does not find it is no proof that it is gone
+			left = append(left, poolstate.Leftover{Pool: r.pool.ID, Run: s.Run, Node: s.Donor, What: "snapshot " + s.Name})
 		}
-		if n, mark, err := r.forgottenDonor(ctx, s, lease); err != nil {
+		if n, mark, err := r.forgottenDonor(ctx, *s, lease); err != nil {
 			return left, err
 		} else if mark != nil {
 			left = append(left, poolstate.Leftover{Pool: r.pool.ID, Run: mark.Run, Node: n.Name, What: "node is off or out of service: snapshot " + s.Name + " names it as the donor of a run that the lease does not know"})
@@ -347,7 +347,7 @@ func (r *restoration) survey(ctx context.Context, p leftPool) ([]poolstate.Lefto
 	}
 	for _, v := range versions {
 		if lease.Sweepable(v, r.engine.now()) {
-			left = append(left, poolstate.Leftover{Pool: r.pool.ID, Run: v.Tags[kamino.TagRun], Node: v.Tags[kamino.TagBuiltFrom], What: "failed version " + v.Name})
+			left = append(left, poolstate.Leftover{Pool: r.pool.ID, Run: v.Run, Node: v.Donor, What: "failed version " + v.Name})
 		}
 	}
 	return left, nil
@@ -421,15 +421,15 @@ func (r *restoration) lookLeft(ctx context.Context) (workflow.Next, error) {
 	if r.donor.back.poolGone {
 		return workflow.Done("no node is left to be given back"), nil
 	}
-	found, err := r.engine.Provider.Find(ctx, r.pool, kamino.KindSnapshot, kamino.SnapshotName(r.pool.Name))
+	s, err := r.engine.readSnapshot(ctx, r.pool)
 	if err != nil {
-		return workflow.Next{}, fmt.Errorf("read the snapshot of pool %s: %w", r.pool.Name, err)
+		return workflow.Next{}, err
 	}
-	for _, s := range found {
-		if n, mark, err := r.forgottenDonor(ctx, s, *r.held.Lease); err != nil {
+	if s != nil {
+		if n, mark, err := r.forgottenDonor(ctx, *s, *r.held.Lease); err != nil {
 			return workflow.Next{}, err
 		} else if mark != nil {
-			return r.giveBackForgotten(n, mark, s), nil
+			return r.giveBackForgotten(n, mark, *s), nil
 		}
 	}
 	if nodes, err = r.engine.ofPool(ctx, nodes, r.pool.ID); err != nil {
@@ -479,18 +479,18 @@ func (r *restoration) remains(ctx context.Context, nodes []kamino.Node) (id kami
 // forgottenDonor returns the node that a snapshot was taken of, if its machine is off or out of
 // service and only the snapshot's tags name the run, as after etcd was restored from a backup. The
 // mark is nil if there is none.
-func (r *restoration) forgottenDonor(ctx context.Context, s kamino.Artifact, lease kamino.Lease) (kamino.Node, *kamino.Mark, error) {
-	run, vm := s.Tags[kamino.TagRun], s.Tags[kamino.TagVM]
+func (r *restoration) forgottenDonor(ctx context.Context, s kamino.Copy, lease kamino.Lease) (kamino.Node, *kamino.Mark, error) {
+	run, vm := s.Run, s.VM
 	if run == "" || vm == "" || lease.Knows(run) {
 		return kamino.Node{}, nil, nil
 	}
-	n, err := r.engine.Cluster.Node(ctx, s.Tags[kamino.TagBuiltFrom])
+	n, err := r.engine.Cluster.Node(ctx, s.Donor)
 	if errors.Is(err, kamino.ErrNotFound) {
 		if n, err = r.nodelessDonor(ctx, s); err != nil || n.ProviderID == "" {
 			return n, nil, err
 		}
 	} else if err != nil {
-		return n, nil, fmt.Errorf("read node %s: %w", s.Tags[kamino.TagBuiltFrom], err)
+		return n, nil, fmt.Errorf("read node %s: %w", s.Donor, err)
 	}
 	pool, err := r.engine.poolOf(ctx, n)
 	if err != nil || pool != r.pool.ID || n.UID != "" && !kamino.SameVM(n.SystemUUID, vm) {
@@ -519,8 +519,8 @@ func (r *restoration) forgottenDonor(ctx context.Context, s kamino.Artifact, lea
 // nodelessDonor stands for a donor whose node is younger than the backup that etcd was restored from,
 // so that Kubernetes knows no such node before its kubelet runs again: the machine of the pool that is
 // no node's and has the disk that was copied. Where there is none, the node has no provider ID.
-func (r *restoration) nodelessDonor(ctx context.Context, s kamino.Artifact) (kamino.Node, error) {
-	none := kamino.Node{Name: s.Tags[kamino.TagBuiltFrom]}
+func (r *restoration) nodelessDonor(ctx context.Context, s kamino.Copy) (kamino.Node, error) {
+	none := kamino.Node{Name: s.Donor}
 	nodes, err := r.engine.Cluster.Nodes(ctx)
 	if err != nil {
 		return none, fmt.Errorf("list nodes: %w", err)
@@ -544,7 +544,7 @@ func (r *restoration) nodelessDonor(ctx context.Context, s kamino.Artifact) (kam
 	return none, nil
 }
 
-func (r *restoration) giveBackForgotten(n kamino.Node, mark *kamino.Mark, s kamino.Artifact) workflow.Next {
+func (r *restoration) giveBackForgotten(n kamino.Node, mark *kamino.Mark, s kamino.Copy) workflow.Next {
 	return workflow.ActSteps(kamino.ActGiveBack, fmt.Sprintf("give back node %s: snapshot %s names it as the donor of run %s, which the lease does not know", n.Name, s.Name, mark.Run),
 		func(ctx context.Context) error { return r.giveBackNode(ctx, n, *mark) }).Of(n.Name)
 }
@@ -558,7 +558,7 @@ func (r *restoration) lookSweep(ctx context.Context) (workflow.Next, error) {
 		switch building := v.Ours() && (v.State == kamino.Creating || v.State == kamino.Deleting); {
 		case r.held.Lease.Sweepable(v, r.engine.now()):
 			return workflow.Act(kamino.ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
-				return r.engine.Provider.Delete(ctx, r.pool, v)
+				return r.engine.Provider.Delete(ctx, r.pool, v.Artifact)
 			}).Of(v.Name), nil
 		case building && r.leaves != nil && v.State == kamino.Creating && (v.Excluded || !kamino.Points(r.pool.Model.Image, versions)) && r.leaves(v):
 			r.left, r.build.foreign = true, "version "+v.Name+" is still being built from it"

@@ -75,7 +75,7 @@ type Unmarked struct {
 // does not stop the rollback. Running instances stay as they are. Repeated, it changes nothing
 // except secrets: they are written whenever they are given, because no provider shows them.
 func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, error) {
-	o, err := e.onePool(ctx, opts.Pool, opts.DryRun, func(v kamino.Artifact) bool { return kamino.CompareVersions(v.Name, opts.To) != 0 })
+	o, err := e.onePool(ctx, opts.Pool, opts.DryRun, func(v kamino.Version) bool { return kamino.CompareVersions(v.Name, opts.To) != 0 })
 	if err != nil {
 		return Rollback{}, err
 	}
@@ -98,7 +98,7 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	}
 	bad := o.Distrusted(t)
 	if t.Since != "" { // the earlier withdrawal or rollback is completed, and nothing else withdrawn
-		bad = slices.DeleteFunc(bad, kamino.Artifact.Good)
+		bad = slices.DeleteFunc(bad, kamino.Version.Good)
 	} else {
 		bad, t.Unborn = append(bad, o.Making(t)...), o.Unborn(t)
 	}
@@ -155,12 +155,12 @@ func secretsFor(ctx context.Context, e *Engine, o RollbackOptions, t *poolstate.
 }
 
 // pointTo moves the model of a pool to a target.
-func pointTo(ctx context.Context, e *Engine, o poolstate.State, t poolstate.Destination, bad []kamino.Artifact, dryRun bool) (Rollback, error) {
+func pointTo(ctx context.Context, e *Engine, o poolstate.State, t poolstate.Destination, bad []kamino.Version, dryRun bool) (Rollback, error) {
 	out := Rollback{Pool: o.ID, Name: o.Pool.Name, From: kamino.LastSegments(o.Pool.Model.Image, 3), To: t.Name(), Bad: []string{}, Good: []string{}, GivenBack: o.GivenBack}
 	if v := o.Next(); v != nil {
 		out.From = v.Name
 	}
-	out.Unproved = t.Version != nil && t.Version.Tags[kamino.TagProof] != kamino.TagProofPassed
+	out.Unproved = t.Version != nil && t.Version.Proof != kamino.TagProofPassed
 	out.Offered = t.Offered && !kamino.Points(o.Pool.Model.Image, o.Versions)
 	for _, v := range bad {
 		out.Bad = append(out.Bad, v.Name)
@@ -265,14 +265,14 @@ func bootable(ctx context.Context, e *Engine, o poolstate.State, t poolstate.Des
 		return nil
 	}
 	look := func(ctx context.Context) (workflow.Next, error) {
-		found, err := e.Provider.Find(ctx, o.Pool, kamino.KindVersion, t.Version.Name)
+		v, err := e.readVersion(ctx, o.Pool, t.Version.Name)
 		switch {
 		case err != nil:
-			return workflow.Next{}, fmt.Errorf("read version %s: %w", t.Version.Name, err)
-		case len(found) > 0 && found[0].Whole() && found[0].Ready:
+			return workflow.Next{}, err
+		case v != nil && v.Whole() && v.Ready:
 			return workflow.Done("version " + t.Version.Name + " is replicated"), nil
-		case len(found) > 0 && found[0].State == kamino.Succeeded && found[0].Failure == "":
-			return workflow.WaitPercent("the change of version "+t.Version.Name, found[0].Percent), nil
+		case v != nil && v.State == kamino.Succeeded && v.Failure == "":
+			return workflow.WaitPercent("the change of version "+t.Version.Name, v.Percent), nil
 		}
 		return workflow.Next{}, kamino.WithHint(fmt.Errorf("version %s of pool %s is not replicated in %s: no node can boot from it",
 			t.Version.Name, o.Pool.Name, cmp.Or(o.Pool.Location, "the pool's region")), "%s", o.TargetsHint(t.Version.Name))

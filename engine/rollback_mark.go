@@ -171,7 +171,7 @@ func (m versionMarks) look(ctx context.Context, p *pointer) (workflow.Next, erro
 			return workflow.Next{}, p.withdrawnMeanwhile(v)
 		}
 		bad := slices.Contains(m.plan.Bad, name)
-		if bad && v.Tags[kamino.TagBad] != "" && v.Excluded || !bad && !v.Withheld() {
+		if bad && v.Bad != "" && v.Excluded || !bad && !v.Withheld() {
 			before, m.marked[name] = append(before, name), true
 			continue
 		}
@@ -195,7 +195,7 @@ func (m versionMarks) look(ctx context.Context, p *pointer) (workflow.Next, erro
 
 // write is the act that offers or withdraws a version of the plan, after those that were written
 // before.
-func (m versionMarks) write(ctx context.Context, p *pointer, v kamino.Artifact, versions []kamino.Artifact, before []string) (workflow.Next, error) {
+func (m versionMarks) write(ctx context.Context, p *pointer, v kamino.Version, versions []kamino.Version, before []string) (workflow.Next, error) {
 	word, bad := "offer", slices.Contains(m.plan.Bad, v.Name)
 	if bad {
 		word = "withdraw"
@@ -231,15 +231,14 @@ func (m versionMarks) unsettled(ctx context.Context, p *pointer, before []string
 		before = append([]string{m.plan.To}, before...)
 	}
 	for _, name := range before {
-		found, err := p.engine.Provider.Find(ctx, p.pool, kamino.KindVersion, name)
-		if err != nil {
-			return "", fmt.Errorf("read version %s: %w", name, err)
-		}
+		v, err := p.engine.readVersion(ctx, p.pool, name)
 		offered := !slices.Contains(m.plan.Bad, name)
 		switch {
-		case len(found) == 0 && offered, offered && found[0].State != kamino.Succeeded:
+		case err != nil:
+			return "", err
+		case v == nil && offered, offered && v.State != kamino.Succeeded:
 			return "", fmt.Errorf("version %s is gone: nothing is withdrawn", name)
-		case len(found) > 0 && (!found[0].Ready || found[0].Excluded == offered):
+		case v != nil && (!v.Ready || v.Excluded == offered):
 			return "the change of version " + name, nil
 		}
 	}
@@ -247,7 +246,7 @@ func (m versionMarks) unsettled(ctx context.Context, p *pointer, before []string
 }
 
 // mark offers a version, or withdraws it.
-func (m versionMarks) mark(ctx context.Context, p *pointer, v kamino.Artifact, bad bool) error {
+func (m versionMarks) mark(ctx context.Context, p *pointer, v kamino.Version, bad bool) error {
 	if bad {
 		why := m.to.Why
 		if m.to.Saved != nil && !m.to.Unnamed && m.to.Verb == kamino.VerbRollback {
@@ -312,7 +311,7 @@ var errPromoted = errors.New("somebody has promoted it meanwhile")
 
 // promotedMeanwhile keeps a version from being marked bad if new nodes boot from it now and did not
 // when that was decided.
-func (m versionMarks) promotedMeanwhile(ctx context.Context, p *pointer, v kamino.Artifact, versions []kamino.Artifact, bad bool) error {
+func (m versionMarks) promotedMeanwhile(ctx context.Context, p *pointer, v kamino.Version, versions []kamino.Version, bad bool) error {
 	boots := m.to.Points && m.to.Stays && m.from != v.Name && resolvedName(versions) == v.Name
 	if bad && !m.to.Points {
 		pool, err := p.poolNow(ctx)
@@ -336,22 +335,22 @@ func (m versionMarks) refusePaused(ctx context.Context, p *pointer) error {
 }
 
 func (m versionMarks) lookTarget(ctx context.Context, p *pointer, t poolstate.Destination, stray *kamino.Stray) (workflow.Next, error) {
-	var seen *kamino.Artifact
+	var seen *kamino.Version
 	if t.Version != nil {
-		found, err := p.engine.Provider.Find(ctx, p.pool, kamino.KindVersion, t.Version.Name)
+		found, err := p.engine.readVersion(ctx, p.pool, t.Version.Name)
 		if err != nil {
-			return workflow.Next{}, fmt.Errorf("read version %s: %w", t.Version.Name, err)
-		}
-		if len(found) == 0 || !found[0].Whole() {
+			return workflow.Next{}, err
+		} else if found == nil || !found.Whole() {
 			return workflow.Next{}, fmt.Errorf("version %s is gone: the model is not changed", t.Version.Name)
 		}
-		switch v := p.held.Lease.Ledger.Distrust(found)[0]; {
+		seen = &p.held.Lease.Ledger.Distrust([]kamino.Version{*found})[0]
+		switch v := *seen; {
 		case t.WithdrawnSince(v):
 			return workflow.Next{}, p.withdrawnMeanwhile(v)
 		case t.Nobody != nil && !v.MayPromote(*t.Nobody):
 			return workflow.Next{}, fmt.Errorf("version %s was hidden or excluded meanwhile: the model is not changed", v.Name)
 		}
-		if seen = &found[0]; !seen.Ready {
+		if !seen.Ready {
 			return workflow.WaitPercent("the replication of version "+t.Version.Name, seen.Percent), nil
 		}
 	}

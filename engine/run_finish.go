@@ -32,7 +32,7 @@ func (r *Run) finish(ctx context.Context, started time.Time) error {
 			l.Ledger.Wrote = &kamino.WrittenModel{Image: w.Image, At: w.At, Seen: true, Whole: true}
 		}
 		if r.donor.used() || r.result.Changed {
-			l.Ledger.NotePast(kamino.PastRun{Run: r.held.Run, Donor: cmp.Or(r.image.version.Tags[kamino.TagBuiltFrom], r.donor.node.Name), Version: r.image.version.Name,
+			l.Ledger.NotePast(kamino.PastRun{Run: r.held.Run, Donor: cmp.Or(r.image.version.Donor, r.donor.node.Name), Version: r.image.version.Name,
 				Ended: now.UTC(), Seconds: now.Sub(started).Seconds(), AwaySeconds: r.donor.awayFor().Seconds(), ProofSeconds: r.result.proofSeconds()})
 		}
 		l.Record = kamino.Record{} // it did not fail
@@ -42,7 +42,7 @@ func (r *Run) finish(ctx context.Context, started time.Time) error {
 func (r *Run) fillResult() {
 	r.result.Run, r.result.Pool = r.held.Run, r.pool.ID
 	// The tag of an earlier version names its donor.
-	r.result.Donor = cmp.Or(r.image.version.Tags[kamino.TagBuiltFrom], r.donor.node.Name)
+	r.result.Donor = cmp.Or(r.image.version.Donor, r.donor.node.Name)
 	r.result.Version, r.result.Image = r.image.version.Name, r.image.version.ID
 	r.result.Adopted = r.held.Adopted
 	if r.pointer.modelIsTheirs() {

@@ -13,14 +13,13 @@ import (
 // the pool.
 func (r *Run) lookReuse(ctx context.Context) (workflow.Next, error) {
 	name := kamino.SnapshotName(r.pool.Name)
-	found, err := r.engine.Provider.Find(ctx, r.pool, kamino.KindSnapshot, name)
+	found, err := r.engine.readSnapshot(ctx, r.pool)
 	if err != nil {
-		return workflow.Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
-	}
-	if len(found) == 0 {
+		return workflow.Next{}, err
+	} else if found == nil {
 		return workflow.Done("no snapshot of today"), nil
 	}
-	s := found[0]
+	s := *found
 	why := r.build.reusable(s)
 	switch {
 	case s.OfFormer:
@@ -30,7 +29,7 @@ func (r *Run) lookReuse(ctx context.Context) (workflow.Next, error) {
 			"delete or rename it, then run again")}
 	case s.State == kamino.Deleting:
 		return workflow.Wait("an old snapshot to be deleted"), nil
-	case s.Tags[kamino.TagRun] == r.held.Run && s.State != kamino.Failed && !s.Ready:
+	case s.Run == r.held.Run && s.State != kamino.Failed && !s.Ready:
 		return workflow.Done("this run's own, not complete yet"), nil
 	case why == "" && s.State == kamino.Succeeded && s.Ready:
 		used, err := r.build.imagedElsewhere(ctx, s)
@@ -39,7 +38,7 @@ func (r *Run) lookReuse(ctx context.Context) (workflow.Next, error) {
 		}
 		if !used {
 			r.build.reused = &s
-			return workflow.Done("taken from " + s.Tags[kamino.TagBuiltFrom] + " today"), nil
+			return workflow.Done("taken from " + s.Donor + " today"), nil
 		}
 		why = "a version was made of it"
 	}
@@ -53,5 +52,5 @@ func (r *Run) lookReuse(ctx context.Context) (workflow.Next, error) {
 			return next, nil
 		}
 	}
-	return r.build.deleteSnapshot(ctx, s, fmt.Sprintf("delete the stale snapshot taken from %s: %s", s.Tags[kamino.TagBuiltFrom], cmp.Or(why, "it is "+string(s.State))))
+	return r.build.deleteSnapshot(ctx, s, fmt.Sprintf("delete the stale snapshot taken from %s: %s", s.Donor, cmp.Or(why, "it is "+string(s.State))))
 }

@@ -75,11 +75,11 @@ func TestUnknownFilesTravel(t *testing.T) {
 	r := newRun((&Engine{}), kamino.Options{})
 	r.held.Run, r.held.Lease = "r1", &kamino.Lease{}
 	unknown := kamino.UnknownFiles{Mode: "report", Count: 12, Digest: "sha256:aa"}
-	got := poolstate.StatusOf(kamino.Artifact{Kind: kamino.KindVersion, Tags: r.build.tags(kamino.Receipt{Hash: "h", Policy: "p", Unknown: &unknown})})
+	got := poolstate.StatusOf(kamino.ParseVersion(kamino.Artifact{Kind: kamino.KindVersion, Tags: r.build.tags(kamino.Receipt{Hash: "h", Policy: "p", Unknown: &unknown})}))
 	if got.Unknown == nil || *got.Unknown != unknown || got.Policy != "p" {
 		t.Errorf("status says %+v and policy %q", got.Unknown, got.Policy)
 	}
-	if old := poolstate.StatusOf(kamino.Artifact{Kind: kamino.KindVersion, Tags: r.build.tags(kamino.Receipt{Hash: "h"})}); old.Unknown != nil || old.Policy != "" {
+	if old := poolstate.StatusOf(kamino.ParseVersion(kamino.Artifact{Kind: kamino.KindVersion, Tags: r.build.tags(kamino.Receipt{Hash: "h"})})); old.Unknown != nil || old.Policy != "" {
 		t.Errorf("status of an image without unknown files: %+v", old)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // TestOriginal: an image of Kamino's own is never the original, whatever its ID looks like.
 func TestOriginal(t *testing.T) {
-	versions := []kamino.Artifact{{Name: "2026.1.2", ID: "ami-2"}, {Name: "2026.1.1", ID: "ami-1"}}
+	versions := kamino.ParseVersions([]kamino.Artifact{{Name: "2026.1.2", ID: "ami-2"}, {Name: "2026.1.1", ID: "ami-1"}})
 	for _, c := range []struct {
 		name, image, gallery string
 		original             bool

@@ -47,15 +47,15 @@ type Drifted struct {
 
 // behind compares a version with the best running node; nil if there is none, or if the version
 // does not describe its disk.
-func (o State) behind(next kamino.Artifact, now time.Time, signals []kamino.Signal) *Behind {
+func (o State) behind(next kamino.Version, now time.Time, signals []kamino.Signal) *Behind {
 	best, patched := freshest(o.Nodes, signals, now)
-	if best == nil || next.Tags[kamino.TagKernel] == "" {
+	if best == nil || next.Software.Kernel == "" {
 		return nil
 	}
 	b := &Behind{Node: best.Name, Packages: ComparedUnknown}
-	if digest := best.Freshness().PackageDigest; digest != "" && next.Tags[kamino.TagPackages] == digest {
+	if digest := best.Freshness().PackageDigest; digest != "" && next.Packages == digest {
 		b.Packages = ComparedSame
-	} else if digest != "" && next.Tags[kamino.TagPackages] != "" {
+	} else if digest != "" && next.Packages != "" {
 		b.Packages = ComparedDiffers
 	}
 	if at, ok := next.Patched(); ok && !patched.IsZero() {
@@ -65,10 +65,8 @@ func (o State) behind(next kamino.Artifact, now time.Time, signals []kamino.Sign
 		}
 		b.Days = &later
 	}
-	for _, d := range []Drifted{
-		{"kernel", next.Tags[kamino.TagKernel], best.Software.Kernel}, {"os", next.Tags[kamino.TagOS], best.Software.OS},
-		{"kubelet", next.Tags[kamino.TagKubelet], best.Software.Kubelet}, {"runtime", next.Tags[kamino.TagRuntime], best.Software.Runtime},
-	} {
+	is, runs := next.Software, best.Software
+	for _, d := range []Drifted{{"kernel", is.Kernel, runs.Kernel}, {"os", is.OS, runs.OS}, {"kubelet", is.Kubelet, runs.Kubelet}, {"runtime", is.Runtime, runs.Runtime}} {
 		if d.Running = kamino.CutText(d.Running, kamino.TagValue); d.Next != "" && d.Running != "" && d.Next != d.Running {
 			b.Differs = append(b.Differs, d)
 		}
@@ -161,10 +159,10 @@ func PackageDigest(list []string) string {
 }
 
 // builtAt returns when a version was built, for programs.
-func builtAt(v kamino.Artifact) string {
-	t, err := kamino.ParseBuiltAt(v.Tags[kamino.TagBuiltAt])
+func builtAt(v kamino.Version) string {
+	t, err := kamino.ParseBuiltAt(v.BuiltAt)
 	if err != nil {
-		return v.Tags[kamino.TagBuiltAt]
+		return v.BuiltAt
 	}
 	return t.Format(time.RFC3339)
 }

@@ -35,7 +35,7 @@ func TestBehind(t *testing.T) {
 		{"a version that tells no kernel", []kamino.Node{best}, map[string]string{kamino.TagPackages: "00"}, "<nil>"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := fmt.Sprint(State{Nodes: tt.nodes}.behind(kamino.Artifact{Name: "2026.11.10", Tags: tt.tags}, selectNow, []kamino.Signal{kamino.KuredLastPatch}))
+			got := fmt.Sprint(State{Nodes: tt.nodes}.behind(kamino.ParseVersion(kamino.Artifact{Name: "2026.11.10", Tags: tt.tags}), selectNow, []kamino.Signal{kamino.KuredLastPatch}))
 			if got != tt.want {
 				t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 			}

@@ -69,11 +69,11 @@ func (o State) Decide(opts kamino.AutoOptions, now time.Time) PoolPlan {
 }
 
 // decideNothing explains why nothing is needed, and what is left to a person.
-func (o State) decideNothing(p *PoolPlan, image *kamino.Artifact, proof kamino.Proving) {
+func (o State) decideNothing(p *PoolPlan, image *kamino.Version, proof kamino.Proving) {
 	if len(p.Why) > 0 {
 		return
 	}
-	if v := kamino.NewestGood(o.Versions); v != nil && v.Unaccepted() && o.Pool.Owner != nil {
+	if v := kamino.NewestGood(o.Versions); v != nil && v.Unaccepted && o.Pool.Owner != nil {
 		p.because("model", "version %s is hidden", v.Name)
 		p.Hold("image-only", "its instances would run the bootstrap of the model, which %s writes; %s offers it", o.Pool.Owner.Name, HowToPromote(o.Pool.Name, v.Name))
 		return
@@ -83,7 +83,7 @@ func (o State) decideNothing(p *PoolPlan, image *kamino.Artifact, proof kamino.P
 		return
 	}
 	word := ""
-	if image.Tags[kamino.TagBad] != "" {
+	if image.Bad != "" {
 		word = ", which was withdrawn"
 	}
 	p.because("nothing", "no node was patched after image %s%s", image.Name, word)
@@ -112,16 +112,16 @@ func (o State) decideUnfinished(p *PoolPlan) {
 // takes no donor.
 func (o State) decideBuilding(p *PoolPlan, now time.Time) bool {
 	for _, v := range o.Versions {
-		if !v.OfDay(now) || v.State != kamino.Creating || !v.Ours() || v.Tags[kamino.TagBad] != "" {
+		if !v.OfDay(now) || v.State != kamino.Creating || !v.Ours() || v.Bad != "" {
 			continue
 		}
 		p.because("unfinished", "version %s is being built (%d%%)", v.Name, v.Percent)
-		if v.Tags[kamino.TagReceipt] == "" {
+		if v.Receipt == "" {
 			p.Hold("no-receipt", "version %s has no seal receipt: it was not built by kamino", v.Name)
 			return true
 		}
 		for _, n := range o.Nodes {
-			if n.Name == v.Tags[kamino.TagBuiltFrom] && n.Blocked() == nil {
+			if n.Name == v.Donor && n.Blocked() == nil {
 				p.Action, p.Donor = DoUpdate, n.Name
 			}
 		}
@@ -136,7 +136,7 @@ func (o State) decideBuilding(p *PoolPlan, now time.Time) bool {
 // decideFuture finds a version of a later day, made by a run with a wrong clock. Until that day no
 // node counts as patched after it, and no run may build a version.
 func (o State) decideFuture(p *PoolPlan, now time.Time) bool {
-	v := kamino.First(o.Versions, func(v kamino.Artifact) bool { return v.AfterDay(now) })
+	v := kamino.First(o.Versions, func(v kamino.Version) bool { return v.AfterDay(now) })
 	if v == nil {
 		return false
 	}
@@ -151,28 +151,28 @@ func (o State) decideProof(p *PoolPlan, opts kamino.AutoOptions) bool {
 	switch {
 	case v == nil || !v.Hidden() || v.MayPromote(opts.Proof):
 		return false
-	case v.Waiting():
+	case v.Phase == kamino.PhaseWaiting:
 		p.because("waiting", "version %s passed its proof", v.Name)
 		p.Hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.Pool.Name, v.Name))
 		return true
-	case opts.Proof.Mode == kamino.ProveNone && opts.Proof.Promote == kamino.PromoteManual, opts.Proof.Mode != kamino.ProveCanary && v.Gated():
+	case opts.Proof.Mode == kamino.ProveNone && opts.Proof.Promote == kamino.PromoteManual, opts.Proof.Mode != kamino.ProveCanary && v.Gated:
 		p.because("waiting", "version %s is hidden, and no proof is required before its promotion", v.Name)
 		p.Hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.Pool.Name, v.Name))
 		return true
-	case opts.Proof.Mode == kamino.ProveNone, opts.Today == kamino.TodayAgain, v.Tags[kamino.TagReceipt] == "":
+	case opts.Proof.Mode == kamino.ProveNone, opts.Today == kamino.TodayAgain, v.Receipt == "":
 		return false // another version may be made
 	}
 	p.because("unproved", "version %s is hidden and not proved", v.Name)
 	if !o.decideStandIn(p, v) {
-		p.Hold("too-few-candidates", "its donor %s is not Ready", v.Tags[kamino.TagBuiltFrom])
+		p.Hold("too-few-candidates", "its donor %s is not Ready", v.Donor)
 	}
 	return true
 }
 
 // decideStandIn plans an update of a version that exists: a node is named for the run, but none is
 // taken.
-func (o State) decideStandIn(p *PoolPlan, v *kamino.Artifact) bool {
-	names := []string{v.Tags[kamino.TagBuiltFrom]}
+func (o State) decideStandIn(p *PoolPlan, v *kamino.Version) bool {
+	names := []string{v.Donor}
 	for _, c := range Ranked(p.Candidates) {
 		names = append(names, c.Node)
 	}
@@ -209,10 +209,10 @@ func (o State) decideNeed(p *PoolPlan, opts kamino.AutoOptions, rules kamino.Rul
 		return
 	}
 	p.Action, p.Donor = DoUpdate, best[0].Node
-	if v := kamino.NewestOfDay(o.Versions, now); v != nil && (v.Whole() || v.Tags[kamino.TagBad] != "") && opts.Today != kamino.TodayAgain {
+	if v := kamino.NewestOfDay(o.Versions, now); v != nil && (v.Whole() || v.Bad != "") && opts.Today != kamino.TodayAgain {
 		state := "exists already"
-		if v.Tags[kamino.TagBad] != "" {
-			state = "was " + v.Tags[kamino.TagBad]
+		if v.Bad != "" {
+			state = "was " + v.Bad
 		}
 		p.Hold("today", "version %s %s, and only one is made per day: the next is made tomorrow; %s", v.Name, state, HintAgain)
 	}
@@ -233,7 +233,7 @@ func (o State) decidePatches(p *PoolPlan, rules kamino.Rules, now time.Time) {
 
 // decideModel compares the model with the newest good version. If somebody changed the model's
 // image after the first promotion, the model is left alone.
-func (o State) decideModel(p *PoolPlan, good *kamino.Artifact, opts kamino.AutoOptions) {
+func (o State) decideModel(p *PoolPlan, good *kamino.Version, opts kamino.AutoOptions) {
 	pointing, follows := kamino.Points(o.Pool.Model.Image, o.Versions), o.Follows()
 	stands := kamino.Resolved(o.Versions)
 	switch {
@@ -260,7 +260,7 @@ func (o State) decideModel(p *PoolPlan, good *kamino.Artifact, opts kamino.AutoO
 	if p.Action == DoUpdate {
 		return
 	}
-	if l := o.Lease.Ledger; !own && !l.Unwritten(o.Pool) && (l.Original != nil || good.Tags[kamino.TagRun] == "") {
+	if l := o.Lease.Ledger; !own && !l.Unwritten(o.Pool) && (l.Original != nil || good.Run == "") {
 		why := "the image was set by someone else"
 		if l.Undone(o.Pool.Model.Image) {
 			why = "the image may have been set back after an interrupted write"
@@ -268,7 +268,7 @@ func (o State) decideModel(p *PoolPlan, good *kamino.Artifact, opts kamino.AutoO
 		p.Hold("foreign-model", "%s; kamino rollback --pool %s --to %s replaces it", why, o.Pool.Name, good.Name)
 		return
 	}
-	if good.Tags[kamino.TagReceipt] == "" {
+	if good.Receipt == "" {
 		p.Hold("no-receipt", "version %s has no seal receipt; kamino rollback --pool %s --to %s uses it anyway", good.Name, o.Pool.Name, good.Name)
 		return
 	}
@@ -279,23 +279,23 @@ func (o State) decideModel(p *PoolPlan, good *kamino.Artifact, opts kamino.AutoO
 // names reports whether the model names a version of the pool. Where versions have no definition,
 // as on AWS, the model may have been set back by anybody; such a version does not count (see
 // Undone).
-func (o State) names(good *kamino.Artifact) bool {
+func (o State) names(good *kamino.Version) bool {
 	image := o.Pool.Model.Image
 	return strings.HasPrefix(strings.ToLower(image), strings.ToLower(kamino.DefinitionOf(good.ID))+"/") ||
-		!o.Lease.Ledger.Undone(image) && slices.ContainsFunc(o.Versions, func(v kamino.Artifact) bool { return kamino.SameImage(&v, image) })
+		!o.Lease.Ledger.Undone(image) && slices.ContainsFunc(o.Versions, func(v kamino.Version) bool { return kamino.SameImage(&v, image) })
 }
 
 // forgot reports whether a run made a version that the pool's lease does not know. Then a person
 // has to decide about the model: the disk may join another cluster of the same names.
-func (o State) forgot(v *kamino.Artifact) bool {
+func (o State) forgot(v *kamino.Version) bool {
 	l := o.Lease.Ledger
-	return l.Original == nil && l.Wrote == nil && v.Tags[kamino.TagRun] != "" &&
+	return l.Original == nil && l.Wrote == nil && v.Run != "" &&
 		!slices.ContainsFunc(l.Past, func(p kamino.PastRun) bool { return p.Version == v.Name || p.Pointed == v.Name })
 }
 
 // decideOffer is decideModel for a model that Kamino does not write: a version can only be offered,
 // by a person who names it.
-func (p *PoolPlan) decideOffer(good *kamino.Artifact) {
+func (p *PoolPlan) decideOffer(good *kamino.Version) {
 	if good == nil || !good.Hidden() || p.Action == DoUpdate {
 		return
 	}
@@ -421,18 +421,18 @@ func OthersFine(others []kamino.Node, now time.Time) bool {
 
 // proves reports whether a canary of the version exists, or a live run is about to create or remove
 // one.
-func (o State) proves(v kamino.Artifact, now time.Time) bool {
+func (o State) proves(v kamino.Version, now time.Time) bool {
 	u := o.Lease.Unfinished(now)
 	return u != nil && u.Alive && u.Version == v.Name ||
 		slices.ContainsFunc(o.Canaries, func(c kamino.Canary) bool { return strings.EqualFold(c.Version, v.ID) })
 }
 
 // Provable returns why a version cannot be proved before new nodes boot from it.
-func (o State) Provable(v kamino.Artifact) error {
+func (o State) Provable(v kamino.Version) error {
 	now := o.Next()
 	switch {
-	case v.Tags[kamino.TagBad] != "":
-		return kamino.WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.Pool.Name, v.Tags[kamino.TagBad]),
+	case v.Bad != "":
+		return kamino.WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.Pool.Name, v.Bad),
 			"to use it anyway: kamino rollback --pool %s --to %s", o.Pool.Name, v.Name)
 	case now != nil && now.Name == v.Name:
 		return kamino.WithHint(fmt.Errorf("new nodes of pool %s already boot from version %s: it can no longer be proved first", o.Pool.Name, v.Name),

@@ -14,7 +14,7 @@ import (
 // passing. What passed is promoted only where that is nobody's decision.
 func TestDecideHidden(t *testing.T) {
 	const id = "/g/galleries/SIG_g/images/kamino-p-prototype/versions/"
-	v := func(name, offer, proof string) kamino.Artifact {
+	v := func(name, offer, proof string) kamino.Version {
 		a := kamino.Artifact{Kind: kamino.KindVersion, Name: name, ID: id + name, State: kamino.Succeeded, Ready: true, Excluded: offer != kamino.TagOfferOffered,
 			Tags: map[string]string{kamino.TagBuiltFrom: "n", kamino.TagRun: "r" + name, kamino.TagReceipt: "x", kamino.TagOffer: offer, kamino.TagBuiltAt: "2026-11-01 00:00:00.000000"}}
 		if proof != "" {
@@ -23,34 +23,34 @@ func TestDecideHidden(t *testing.T) {
 		if offer == kamino.TagOfferWithdrawn {
 			a.Tags[kamino.TagBad] = "failed its proof"
 		}
-		return a
+		return kamino.ParseVersion(a)
 	}
 	const unsure = "inconclusive: cloud: no quota"
 	v1, withdrawn := v("2026.11.01", kamino.TagOfferOffered, ""), v("2026.11.03", kamino.TagOfferWithdrawn, "")
-	second := func(offer, proof string) kamino.Artifact { return v("2026.11.02", offer, proof) }
+	second := func(offer, proof string) kamino.Version { return v("2026.11.02", offer, proof) }
 	canary := kamino.Proving{Mode: kamino.ProveCanary, Promote: kamino.PromoteAuto}
 	none, byHand := kamino.Proving{Mode: kamino.ProveNone, Promote: kamino.PromoteAuto}, kamino.Proving{Mode: kamino.ProveNone, Promote: kamino.PromoteManual}
 	proved := kamino.Proving{Mode: kamino.ProveCanary, Promote: kamino.PromoteManual}
 	for name, tt := range map[string]struct {
 		proof     kamino.Proving
 		imageOnly bool
-		versions  []kamino.Artifact
+		versions  []kamino.Version
 		want      Action
 		held      string
 	}{
-		"an unproved one, canary":                {canary, false, []kamino.Artifact{second(kamino.TagOfferHidden, unsure), v1}, DoUpdate, ""},
-		"below a withdrawn one, canary":          {canary, false, []kamino.Artifact{withdrawn, second(kamino.TagOfferHidden, unsure), v1}, DoUpdate, ""},
-		"inconclusive, none":                     {none, false, []kamino.Artifact{second(kamino.TagOfferHidden, unsure), v1}, DoNothing, "promote"},
-		"below a withdrawn one, none":            {none, false, []kamino.Artifact{withdrawn, second(kamino.TagOfferHidden, unsure), v1}, DoNothing, "promote"},
-		"in the middle of its proof, none":       {none, false, []kamino.Artifact{second(kamino.TagOfferProving, ""), v1}, DoNothing, "promote"},
-		"nobody wanted a proof":                  {none, false, []kamino.Artifact{second(kamino.TagOfferHidden, ""), v1}, DoModel, ""},
-		"passed":                                 {canary, false, []kamino.Artifact{second(kamino.TagOfferHidden, kamino.TagProofPassed), v1}, DoModel, ""},
-		"passed, below a withdrawn one":          {canary, false, []kamino.Artifact{withdrawn, second(kamino.TagOfferHidden, kamino.TagProofPassed), v1}, DoModel, ""},
-		"no proof, by hand":                      {byHand, false, []kamino.Artifact{second(kamino.TagOfferHidden, ""), v1}, DoNothing, "promote"},
-		"passed, by hand":                        {proved, false, []kamino.Artifact{second(kamino.TagOfferHidden, kamino.TagProofPassed), v1}, DoNothing, "promote"},
-		"passed, by hand, below a withdrawn one": {proved, false, []kamino.Artifact{withdrawn, second(kamino.TagOfferHidden, kamino.TagProofPassed), v1}, DoNothing, "promote"},
-		"image only":                             {none, true, []kamino.Artifact{second(kamino.TagOfferHidden, ""), v1}, DoNothing, "image-only"},
-		"nothing hidden":                         {canary, false, []kamino.Artifact{v1}, DoNothing, ""},
+		"an unproved one, canary":                {canary, false, []kamino.Version{second(kamino.TagOfferHidden, unsure), v1}, DoUpdate, ""},
+		"below a withdrawn one, canary":          {canary, false, []kamino.Version{withdrawn, second(kamino.TagOfferHidden, unsure), v1}, DoUpdate, ""},
+		"inconclusive, none":                     {none, false, []kamino.Version{second(kamino.TagOfferHidden, unsure), v1}, DoNothing, "promote"},
+		"below a withdrawn one, none":            {none, false, []kamino.Version{withdrawn, second(kamino.TagOfferHidden, unsure), v1}, DoNothing, "promote"},
+		"in the middle of its proof, none":       {none, false, []kamino.Version{second(kamino.TagOfferProving, ""), v1}, DoNothing, "promote"},
+		"nobody wanted a proof":                  {none, false, []kamino.Version{second(kamino.TagOfferHidden, ""), v1}, DoModel, ""},
+		"passed":                                 {canary, false, []kamino.Version{second(kamino.TagOfferHidden, kamino.TagProofPassed), v1}, DoModel, ""},
+		"passed, below a withdrawn one":          {canary, false, []kamino.Version{withdrawn, second(kamino.TagOfferHidden, kamino.TagProofPassed), v1}, DoModel, ""},
+		"no proof, by hand":                      {byHand, false, []kamino.Version{second(kamino.TagOfferHidden, ""), v1}, DoNothing, "promote"},
+		"passed, by hand":                        {proved, false, []kamino.Version{second(kamino.TagOfferHidden, kamino.TagProofPassed), v1}, DoNothing, "promote"},
+		"passed, by hand, below a withdrawn one": {proved, false, []kamino.Version{withdrawn, second(kamino.TagOfferHidden, kamino.TagProofPassed), v1}, DoNothing, "promote"},
+		"image only":                             {none, true, []kamino.Version{second(kamino.TagOfferHidden, ""), v1}, DoNothing, "image-only"},
+		"nothing hidden":                         {canary, false, []kamino.Version{v1}, DoNothing, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, model := range []string{kamino.DefinitionOf(v1.ID), v1.ID} {
@@ -154,13 +154,13 @@ func TestNewborns(t *testing.T) {
 // in the write itself only where the provider's stamp says that it never was.
 func TestDecideWithoutDefinition(t *testing.T) {
 
-	version := func(name, offer string) kamino.Artifact {
+	version := func(name, offer string) kamino.Version {
 		v := kamino.Artifact{Kind: kamino.KindVersion, Name: name, ID: "ami-" + name, State: kamino.Succeeded, Ready: true, Tags: map[string]string{
 			kamino.TagRun: "r", kamino.TagReceipt: "x", kamino.TagOffer: offer, kamino.TagProof: kamino.TagProofPassed, kamino.TagBuiltAt: "2026-10-01 00:00:00"}}
 		v.Excluded = offer == kamino.TagOfferHidden
-		return v
+		return kamino.ParseVersion(v)
 	}
-	versions := []kamino.Artifact{version("2026.11.01", kamino.TagOfferHidden), version("2026.10.01", kamino.TagOfferOffered)}
+	versions := []kamino.Version{version("2026.11.01", kamino.TagOfferHidden), version("2026.10.01", kamino.TagOfferOffered)}
 	was, next := versions[1].ID, versions[0].ID
 	for name, tt := range map[string]struct {
 		wrote kamino.WrittenModel

@@ -21,7 +21,7 @@ func (o State) HowToName() string {
 
 // Fallback returns the version that replaces a withdrawn one: that of defaultTarget, unless promote
 // would refuse it.
-func (o State) Fallback() *kamino.Artifact {
+func (o State) Fallback() *kamino.Version {
 	now := o.Next()
 	for i, v := range o.Versions {
 		if now != nil && kamino.CompareVersions(v.Name, now.Name) < 0 && v.StandsIn(o.Pool) && v.Unlike(now.Machine) == "" {
@@ -32,17 +32,17 @@ func (o State) Fallback() *kamino.Artifact {
 }
 
 // PassedOver returns the versions in between that a definition would stand for instead.
-func (o State) PassedOver(t Destination) []kamino.Artifact {
-	return slices.DeleteFunc(o.Distrusted(t), func(v kamino.Artifact) bool {
+func (o State) PassedOver(t Destination) []kamino.Version {
+	return slices.DeleteFunc(o.Distrusted(t), func(v kamino.Version) bool {
 		return !t.Points || v.Excluded || kamino.CompareVersions(v.Name, o.Next().Name) >= 0
 	})
 }
 
 // NoFallback adds what to do if no version can replace a bad one.
 func (o State) NoFallback(err error) error {
-	if t := o.defaultTarget(); t.Version != nil && t.Version.Tags[kamino.TagReceipt] == "" {
-		return kamino.WithHint(err, "new nodes still boot from it; version %s has no seal receipt, and its disk may hold the identity and the secrets of node %s: kamino rollback --pool %s --to %[1]s uses it anyway",
-			t.Name(), cmp.Or(t.Version.Tags[kamino.TagBuiltFrom], "unknown"), o.Pool.Name)
+	if t := o.defaultTarget(); t.Version != nil && t.Version.Receipt == "" {
+		return kamino.WithHint(err, "new nodes still boot from it; version %s has no seal receipt, and %s: kamino rollback --pool %s --to %[1]s uses it anyway",
+			t.Name(), t.Version.Unsealed(), o.Pool.Name)
 	}
 	return kamino.WithHint(err, "new nodes still boot from it; kamino rollback --pool %s --to original goes back to the model from before; --dry-run shows first which of your settings that needs", o.Pool.Name)
 }
@@ -52,7 +52,7 @@ const ToOriginal = "original"
 
 // Destination is what a promotion or rollback points a model at: a version, or a saved model.
 type Destination struct {
-	Version *kamino.Artifact
+	Version *kamino.Version
 	Points  bool                  // the pool refers to its definition, and continues to
 	Comes   kamino.ImageReference // how the pool will refer to the version; "": as before, see comeToPoint
 	Stays   bool                  // the next image does not change; only tags and records do
@@ -87,8 +87,8 @@ func (t Destination) Name() string {
 
 // WithdrawnSince reports whether a version is the target, and was withdrawn after somebody chose
 // it.
-func (t Destination) WithdrawnSince(v kamino.Artifact) bool {
-	return t.Version != nil && !t.Stays && t.Version.Name == v.Name && t.Version.Tags[kamino.TagBad] == "" && v.Tags[kamino.TagBad] != ""
+func (t Destination) WithdrawnSince(v kamino.Version) bool {
+	return t.Version != nil && !t.Stays && t.Version.Name == v.Name && t.Version.Bad == "" && v.Bad != ""
 }
 
 // Offers returns the versions that have to be offered for a target: its own, or none.
@@ -119,7 +119,7 @@ func (o State) defaultTarget() Destination {
 	if now == nil {
 		return Destination{}
 	}
-	former := kamino.First(o.Versions, func(v kamino.Artifact) bool {
+	former := kamino.First(o.Versions, func(v kamino.Version) bool {
 		return kamino.CompareVersions(v.Name, now.Name) < 0 && !v.OfFormer && v.Unlike(now.Machine) == "" && v.Good() && v.Ready && !v.Unused() && (!v.Excluded || v.Hidden()) && !(v.Untried() && !v.Hidden())
 	})
 	if former != nil {
@@ -140,9 +140,9 @@ func (o State) FindTarget(to string) (Destination, error) {
 		t := o.defaultTarget()
 		t.Unnamed = true
 		switch {
-		case t.Version != nil && t.Version.Tags[kamino.TagReceipt] == "":
-			return Destination{}, kamino.WithHint(fmt.Errorf("the version before it, %s of pool %s, has no seal receipt: its disk may hold the identity and the secrets of node %s",
-				t.Name(), o.Pool.Name, cmp.Or(t.Version.Tags[kamino.TagBuiltFrom], "unknown")), "to use it anyway: --to %s; else %s", t.Name(), o.TargetsHint())
+		case t.Version != nil && t.Version.Receipt == "":
+			return Destination{}, kamino.WithHint(fmt.Errorf("the version before it, %s of pool %s, has no seal receipt: %s", t.Name(), o.Pool.Name, t.Version.Unsealed()),
+				"to use it anyway: --to %s; else %s", t.Name(), o.TargetsHint())
 		case t.Name() != "":
 			return t, nil
 		}
@@ -159,7 +159,7 @@ func (o State) FindTarget(to string) (Destination, error) {
 		}
 		return Destination{}, kamino.WithHint(fmt.Errorf("pool %s: its original model is not saved", o.Pool.Name), "%s", o.TargetsHint())
 	}
-	switch v := kamino.First(o.Versions, func(v kamino.Artifact) bool { return kamino.CompareVersions(v.Name, to) == 0 }); {
+	switch v := kamino.First(o.Versions, func(v kamino.Version) bool { return kamino.CompareVersions(v.Name, to) == 0 }); {
 	case v == nil:
 		return Destination{}, kamino.WithHint(fmt.Errorf("version %q of pool %s does not exist", to, o.Pool.Name), "%s", o.TargetsHint())
 	case !v.Whole() || !v.Ready:

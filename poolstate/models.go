@@ -52,8 +52,8 @@ func (o State) models() *Models {
 
 // Halfway reports whether a promotion ended between its two writes: the definition stands for a
 // version that passed its proof, and the model still names an older version, or none.
-func (o State) Halfway(v kamino.Artifact) bool {
+func (o State) Halfway(v kamino.Version) bool {
 	now, offered := o.Next(), kamino.Resolved(o.Versions)
-	return !kamino.Points(o.Pool.Model.Image, o.Versions) && offered != nil && offered.Name == v.Name && v.Ours() && v.Tags[kamino.TagOffer] == kamino.TagOfferOffered &&
-		v.Tags[kamino.TagProof] == kamino.TagProofPassed && (now == nil || kamino.CompareVersions(now.Name, v.Name) < 0)
+	return !kamino.Points(o.Pool.Model.Image, o.Versions) && offered != nil && offered.Name == v.Name && v.Ours() && v.Offer == kamino.TagOfferOffered &&
+		v.Proof == kamino.TagProofPassed && (now == nil || kamino.CompareVersions(now.Name, v.Name) < 0)
 }

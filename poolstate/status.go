@@ -131,7 +131,7 @@ type NextRun struct {
 type VersionStatus struct {
 	Name      string       `json:"name"`
 	State     kamino.State `json:"state"`
-	Life      kamino.Life  `json:"life"`
+	Phase     kamino.Phase `json:"phase"`
 	Percent   int          `json:"percent"`
 	Ready     bool         `json:"ready"`
 	Failure   string       `json:"failure,omitempty"`
@@ -184,14 +184,14 @@ func (o State) Status(now time.Time, signals []kamino.Signal) PoolStatus {
 	}
 	for _, v := range o.Versions {
 		status := StatusOf(v)
-		if status.Life == kamino.LifeProving && !o.proves(v, now) {
-			status.Life, status.Proof = kamino.LifeHidden, kamino.TagProofAbandoned
+		if status.Phase == kamino.PhaseProving && !o.proves(v, now) {
+			status.Phase, status.Proof = kamino.PhaseHidden, kamino.TagProofAbandoned
 		}
-		unaccepted := v.Unaccepted() && o.Pool.Owner != nil
-		if unaccepted && status.Life == kamino.LifeWaiting {
-			status.Life = kamino.LifeHidden
+		unaccepted := v.Unaccepted && o.Pool.Owner != nil
+		if unaccepted && status.Phase == kamino.PhaseWaiting {
+			status.Phase = kamino.PhaseHidden
 		}
-		status.Unaccepted = unaccepted && status.Life == kamino.LifeHidden
+		status.Unaccepted = unaccepted && status.Phase == kamino.PhaseHidden
 		status.BadAncestor = kamino.BadAncestor(v, o.Versions)
 		if by := v.Outnumbered(o.Versions); by != nil {
 			status.Outnumbered = by.Name
@@ -254,16 +254,16 @@ func days(d time.Duration) float64 {
 }
 
 // StatusOf returns the status of a version.
-func StatusOf(v kamino.Artifact) VersionStatus {
+func StatusOf(v kamino.Version) VersionStatus {
 	if v.Ready { // lists carry no percentage
 		v.Percent = 100
 	}
 	return VersionStatus{
-		Name: v.Name, State: v.State, Life: v.Life(), Proof: v.Tags[kamino.TagProof], Percent: v.Percent, Ready: v.Ready, Failure: v.Failure,
-		BuiltFrom: v.Tags[kamino.TagBuiltFrom], BuiltAt: builtAt(v), Run: v.Tags[kamino.TagRun],
-		Parent: strings.TrimPrefix(v.Tags[kamino.TagParent], "/"), Bad: v.Tags[kamino.TagBad],
+		Name: v.Name, State: v.State, Phase: v.Phase, Proof: v.Proof, Percent: v.Percent, Ready: v.Ready, Failure: v.Failure,
+		BuiltFrom: v.Donor, BuiltAt: builtAt(v), Run: v.Run,
+		Parent: strings.TrimPrefix(v.Parent, "/"), Bad: v.Bad,
 		Excluded: v.Excluded, InModel: v.InModel, Instances: v.Instances,
-		Policy: v.Tags[kamino.TagPolicy], Unknown: kamino.ReadUnknownFiles(v.Tags),
+		Policy: v.Policy, Unknown: v.Unknown,
 	}
 }
 
@@ -273,8 +273,8 @@ type State struct {
 	ID         kamino.PoolID
 	Pool       kamino.Pool
 	Nodes      []kamino.Node
-	Versions   []kamino.Artifact // newest first
-	Canaries   []kamino.Canary   // beside the pool, of any run; none if they cannot be listed
+	Versions   []kamino.Version // newest first
+	Canaries   []kamino.Canary  // beside the pool, of any run; none if they cannot be listed
 	Definition bool
 	Tagged     bool // the definition is tagged unreliable, if that was read: see heed
 	Lease      kamino.Lease
@@ -343,9 +343,9 @@ func (o State) Taken() []kamino.Node {
 
 // Next returns the version that the next node would boot from; nil if the model refers to no
 // version.
-func (o State) Next() *kamino.Artifact {
+func (o State) Next() *kamino.Version {
 	image := o.Pool.Model.Image
-	if v := kamino.First(o.Versions, func(v kamino.Artifact) bool { return v.ID != "" && strings.EqualFold(v.ID, image) }); v != nil {
+	if v := kamino.First(o.Versions, func(v kamino.Version) bool { return v.ID != "" && strings.EqualFold(v.ID, image) }); v != nil {
 		return v
 	}
 	if len(o.Versions) > 0 && strings.EqualFold(kamino.DefinitionOf(o.Versions[0].ID), image) {

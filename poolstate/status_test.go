@@ -47,7 +47,7 @@ func TestConfigs(t *testing.T) {
 // has it; else its proof was abandoned.
 func TestAbandonedProof(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	v := kamino.Artifact{Kind: kamino.KindVersion, Name: "2026.11.22", ID: "/d/versions/2026.11.22", State: kamino.Succeeded, Ready: true}.Offering(kamino.TagOfferProving)
+	v := kamino.ParseVersion(kamino.Artifact{Kind: kamino.KindVersion, Name: "2026.11.22", ID: "/d/versions/2026.11.22", State: kamino.Succeeded, Ready: true}).Offering(kamino.TagOfferProving)
 	lease := func(version string, silence time.Duration) kamino.Lease {
 		return kamino.Lease{Holder: "r", Renewed: now.Add(-silence), Record: kamino.Record{Version: version}}
 	}
@@ -55,19 +55,19 @@ func TestAbandonedProof(t *testing.T) {
 		lease    kamino.Lease
 		canaries []kamino.Canary
 		proof    string
-		life     kamino.Life
+		life     kamino.Phase
 	}{
-		"nobody":             {proof: "abandoned", life: kamino.LifeHidden},
-		"a canary":           {canaries: []kamino.Canary{{Version: strings.ToUpper(v.ID)}}, life: kamino.LifeProving},
-		"another's canary":   {canaries: []kamino.Canary{{Version: "/d/versions/2026.11.21"}}, proof: "abandoned", life: kamino.LifeHidden},
-		"a run":              {lease: lease(v.Name, time.Second), life: kamino.LifeProving},
-		"a run that is dead": {lease: lease(v.Name, time.Hour), proof: "abandoned", life: kamino.LifeHidden},
-		"a run of another":   {lease: lease("2026.11.23", time.Second), proof: "abandoned", life: kamino.LifeHidden},
+		"nobody":             {proof: "abandoned", life: kamino.PhaseHidden},
+		"a canary":           {canaries: []kamino.Canary{{Version: strings.ToUpper(v.ID)}}, life: kamino.PhaseProving},
+		"another's canary":   {canaries: []kamino.Canary{{Version: "/d/versions/2026.11.21"}}, proof: "abandoned", life: kamino.PhaseHidden},
+		"a run":              {lease: lease(v.Name, time.Second), life: kamino.PhaseProving},
+		"a run that is dead": {lease: lease(v.Name, time.Hour), proof: "abandoned", life: kamino.PhaseHidden},
+		"a run of another":   {lease: lease("2026.11.23", time.Second), proof: "abandoned", life: kamino.PhaseHidden},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := State{ID: "p", Lease: tt.lease, Canaries: tt.canaries, Versions: []kamino.Artifact{v}}
-			if got := o.Status(now, nil).Versions[0]; got.Life != tt.life || got.Proof != tt.proof {
-				t.Errorf("%s: %s, proof %q; want %s, %q", name, got.Life, got.Proof, tt.life, tt.proof)
+			o := State{ID: "p", Lease: tt.lease, Canaries: tt.canaries, Versions: []kamino.Version{v}}
+			if got := o.Status(now, nil).Versions[0]; got.Phase != tt.life || got.Proof != tt.proof {
+				t.Errorf("%s: %s, proof %q; want %s, %q", name, got.Phase, got.Proof, tt.life, tt.proof)
 			}
 		})
 	}

@@ -24,7 +24,7 @@ func (c *cloud) rolled() (string, kamino.Artifact) {
 	if grown := len(c.server.Instances()); grown != before.Capacity+1 {
 		return "the pool did not grow", kamino.Artifact{}
 	}
-	return "", c.version("2026.1.1")
+	return "", c.version("2026.1.1").Artifact
 }
 
 func (c *cloud) document(kind kamino.Kind, name string) map[string]any {

@@ -47,7 +47,7 @@ func TestFormerScaleSet(t *testing.T) {
 	for _, name := range []string{"", "2026.1.1"} {
 		found, err := c.Find(t.Context(), c.pool(), kamino.KindVersion, name)
 		c.must(err)
-		if len(found) != 1 || !found[0].OfFormer || found[0].Ours() {
+		if len(found) != 1 || !found[0].OfFormer || kamino.ParseCopy(found[0]).Ours() {
 			t.Errorf("Find %q: %+v", name, found)
 		}
 	}

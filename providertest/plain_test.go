@@ -149,10 +149,11 @@ func (p *plain) Fit(ctx context.Context, _ kamino.Pool, _ kamino.Instance, _ *ka
 func (p *plain) SetTags(ctx context.Context, pool kamino.Pool, v kamino.Artifact) error {
 	have := p.made[string(v.Kind)+"/"+v.Name]
 	if v.Kind == kamino.KindVersion {
-		var err error
-		if v, err = have.Retagged(v); err != nil {
+		want, err := kamino.ParseVersion(have).Retagged(kamino.ParseVersion(v))
+		if err != nil {
 			return err
 		}
+		v = want.Artifact
 	}
 	v.Excluded = have.Excluded
 	return p.Create(ctx, pool, v)
@@ -163,7 +164,7 @@ func (p *plain) Withdraw(ctx context.Context, pool kamino.Pool, version string, 
 	if !ok {
 		return fmt.Errorf("version %s: %w", version, kamino.ErrNotFound)
 	}
-	return p.Create(ctx, pool, v.Withdrawn(bad))
+	return p.Create(ctx, pool, kamino.ParseVersion(v).Withdrawn(bad).Artifact)
 }
 
 func (p *plain) NextImage(ctx context.Context, _ kamino.Pool, want kamino.Target) (next kamino.NextImage, err error) {
@@ -182,11 +183,11 @@ func (p *plain) NextImage(ctx context.Context, _ kamino.Pool, want kamino.Target
 func (p *plain) Promote(ctx context.Context, pool kamino.Pool, want kamino.Target) error {
 	next, err := p.NextImage(ctx, pool, want)
 	if err == nil && len(next.Diff) == 0 && want.Offers() {
-		have := p.made[string(kamino.KindVersion)+"/"+want.Version]
+		have := kamino.ParseVersion(p.made[string(kamino.KindVersion)+"/"+want.Version])
 		if !have.SameOffer(*want.Seen) {
 			return fmt.Errorf("offer %s: %w", want.Version, kamino.ErrConflict)
 		}
-		return p.Create(ctx, pool, have.Offered())
+		return p.Create(ctx, pool, have.Offered().Artifact)
 	}
 	if err == nil {
 		p.pool.Model = kamino.Model{Image: next.Image, Saved: fmt.Appendf(nil, "%q", next.Image)}

@@ -177,7 +177,7 @@ func TestNotFoundIsNotMade(t *testing.T) {
 		for name, err := range map[string]error{
 			"promote":  c.Promote(t.Context(), pool, kamino.Target{Version: v.Name, Reference: kamino.ByDefinition, Seen: &v}),
 			"withdraw": c.Withdraw(t.Context(), pool, v.Name, kamino.Bad{Reason: "a test"}),
-			"tags":     c.SetTags(t.Context(), pool, v),
+			"tags":     c.SetTags(t.Context(), pool, v.Artifact),
 		} {
 			t.Run(name, func(t *testing.T) {
 				if !errors.Is(err, kamino.ErrNotFound) || puts > 0 {

@@ -265,7 +265,7 @@ func artifacts(t *testing.T, w *world) {
 	var order []string
 	for _, v := range w.find(kamino.KindVersion, "") {
 		order = append(order, v.Name)
-		if !v.Ours() || v.Tags[kamino.TagRun] != "run-1" || v.Created.IsZero() {
+		if kamino.ParseVersion(v).Run != "run-1" || v.Created.IsZero() {
 			t.Errorf("version %s lost something: %+v", v.Name, v)
 		}
 	}
@@ -455,19 +455,19 @@ func setTagsOfWithdrawn(t *testing.T, w *world, seen kamino.Artifact) {
 	if err := w.Provider.SetTags(w.ctx(), w.pool(), seen); !errors.Is(err, kamino.ErrConflict) {
 		t.Errorf("the tags of a version that was withdrawn meanwhile: %v, want ErrConflict", err)
 	}
-	if got := w.find(kamino.KindVersion, seen.Name)[0]; got.Tags[kamino.TagBad] != bad.Tags[kamino.TagBad] || !got.Withheld() {
+	if got := kamino.ParseVersion(w.find(kamino.KindVersion, seen.Name)[0]); got.Bad != bad.Bad || !got.Withheld() {
 		t.Errorf("the withdrawal is lost: %v", got.Tags)
 	}
 }
 
 // offered waits until a version is offered, or not.
-func (w *world) offered(name string, want bool) kamino.Artifact {
+func (w *world) offered(name string, want bool) kamino.Version {
 	w.t.Helper()
-	var v kamino.Artifact
+	var v kamino.Version
 	w.eventually("the version is offered, or not", func() bool {
 		got := w.find(kamino.KindVersion, name)
 		if len(got) == 1 {
-			v = got[0]
+			v = kamino.ParseVersion(got[0])
 		}
 		return len(got) == 1 && v.Ready && v.Withheld() != want
 	})
@@ -482,22 +482,22 @@ func withdraw(t *testing.T, w *world) {
 		w.must(w.Provider.Withdraw(w.ctx(), w.pool(), v.Name, kamino.Bad{Reason: reason}))
 		gone := w.offered(v.Name, false)
 		w.eventually("the reason is there", func() bool {
-			gone = w.find(kamino.KindVersion, v.Name)[0]
-			return gone.Tags[kamino.TagBad] == reason
+			gone = kamino.ParseVersion(w.find(kamino.KindVersion, v.Name)[0])
+			return gone.Bad == reason
 		})
-		if !gone.Excluded || gone.Tags[kamino.TagOffer] != "withdrawn" || gone.Tags[kamino.TagRun] != "run-1" {
+		if !gone.Excluded || gone.Offer != "withdrawn" || gone.Run != "run-1" {
 			t.Errorf("withdrawn, the version is %+v", gone)
 		}
 	}
 	if err := w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.9", kamino.Bad{Reason: "never made"}); !errors.Is(err, kamino.ErrNotFound) {
 		t.Errorf("withdraw a version that does not exist: %v, want ErrNotFound", err)
 	}
-	seen := w.find(kamino.KindVersion, v.Name)[0]
+	seen := kamino.ParseVersion(w.find(kamino.KindVersion, v.Name)[0])
 	to.Seen = &seen
 	w.promote(to)
 	w.must(w.Provider.Promote(w.ctx(), w.pool(), to))
 	now := w.offered(v.Name, true)
-	if now.Tags[kamino.TagOffer] != "offered" || now.Tags[kamino.TagBad] != "" || now.Storage != v.Storage || now.Replica != v.Replica {
+	if now.Offer != "offered" || now.Bad != "" || now.Storage != v.Storage || now.Replica != v.Replica {
 		t.Errorf("promoted again, the version is %+v, was %+v", now, v)
 	}
 }

@@ -185,13 +185,13 @@ func TestSKUsAreNotNeeded(t *testing.T) {
 	}
 }
 
-func (c *cloud) version(name string) kamino.Artifact {
+func (c *cloud) version(name string) kamino.Version {
 	c.Helper()
 	found, err := c.Find(c.Context(), c.pool(), kamino.KindVersion, name)
 	if err != nil || len(found) != 1 {
 		c.Fatalf("version %s: %v, %v", name, found, err)
 	}
-	return found[0]
+	return kamino.ParseVersion(found[0])
 }
 
 // TestGuardrails: connect names what stands above all roles.

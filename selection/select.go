@@ -214,9 +214,9 @@ func (j *judged) patches(n kamino.Node, now time.Time) {
 	}
 	for _, v := range j.Bad {
 		built, ok := v.Built()
-		digest, was := n.Freshness().PackageDigest, v.Tags[kamino.TagPackages]
+		digest, was := n.Freshness().PackageDigest, v.Packages
 		switch {
-		case v.Tags[kamino.TagBuiltFrom] != n.Name:
+		case v.Donor != n.Name:
 		case digest != "" && digest == was:
 			j.Reject("bad-image", "version %s, which was withdrawn, was built from it with the same packages", v.Name)
 		case digest != "" && was != "": // the disk differs from that of the bad version

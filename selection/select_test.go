@@ -23,7 +23,8 @@ func patchedNode(name, patched string, readyFor time.Duration) kamino.Node {
 func selectRules(image string) kamino.Rules {
 	r := kamino.AutoDefaults().Rules
 	if image != "" {
-		r.Image = &kamino.Artifact{Kind: kamino.KindVersion, Name: image, State: kamino.Succeeded}
+		v := kamino.ParseVersion(kamino.Artifact{Kind: kamino.KindVersion, Name: image, State: kamino.Succeeded})
+		r.Image = &v
 	}
 	return r
 }
@@ -78,11 +79,11 @@ func TestSelectRules(t *testing.T) {
 		{name: "RFC 3339 is compared in UTC", node: lastPatchAt("2026-11-11T01:00:00+02:00"), want: "no-newer-patch"},
 		{name: "exact times on the same day", node: lastPatchAt("2026-11-10T15:00:00Z"),
 			rules: func(r *kamino.Rules) {
-				r.Image.Tags = map[string]string{kamino.TagBuiltAt: "2026-11-10 00:42:10.000123"}
+				r.Image.BuiltAt = "2026-11-10 00:42:10.000123"
 			}},
 		{name: "exact times on the same day, before", node: lastPatchAt("2026-11-10T00:10:00Z"),
 			rules: func(r *kamino.Rules) {
-				r.Image.Tags = map[string]string{kamino.TagBuiltAt: "2026-11-10 00:42:10.000123"}
+				r.Image.BuiltAt = "2026-11-10 00:42:10.000123"
 			}, want: "no-newer-patch"},
 		{name: "no date", node: lastPatchAt("yesterday"), want: "patch-unreadable"},
 		{name: "no date, image too old", node: lastPatchAt("2026-13-45"), rules: func(r *kamino.Rules) { r.AnyPatch = true }, want: "patch-unreadable"},
@@ -186,7 +187,7 @@ func readyFor(d time.Duration) func(*kamino.Node) {
 
 func badFrom(version string) func(*kamino.Rules) {
 	return func(r *kamino.Rules) {
-		r.Bad = []kamino.Artifact{{Name: version, Tags: map[string]string{kamino.TagBuiltFrom: "n", kamino.TagBad: "x", kamino.TagPackages: "d1"}}}
+		r.Bad = kamino.ParseVersions([]kamino.Artifact{{Name: version, Tags: map[string]string{kamino.TagBuiltFrom: "n", kamino.TagBad: "x", kamino.TagPackages: "d1"}}})
 	}
 }
 

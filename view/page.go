@@ -208,7 +208,7 @@ func poolNotices(p poolstate.PoolStatus, now time.Time) (out []pageNotice) {
 	}
 	for _, v := range p.Versions {
 		switch {
-		case v.Life == kamino.LifeWaiting:
+		case v.Phase == kamino.PhaseWaiting:
 			add(moodInfo, "version "+v.Name+" passed its proof and waits", "", "kamino promote --pool "+p.Name)
 		case v.Bad != "" && v.Instances > 0:
 			add(moodWarn, nodesRun(v.Instances)+" from version "+v.Name+", which was withdrawn", v.Bad)

@@ -22,7 +22,7 @@ func pageOf(t *testing.T, change func(*poolstate.PoolStatus)) string {
 	t.Helper()
 	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
 	p := poolstate.PoolStatus{Name: "pool1", Model: "m", Nodes: 3, Ready: 3, Capacity: 3, Next: "2026.11.11",
-		Versions: []poolstate.VersionStatus{{Name: "2026.11.11", State: kamino.Succeeded, Ready: true, Life: kamino.LifePromoted, Instances: 2, BuiltFrom: "n1"}}}
+		Versions: []poolstate.VersionStatus{{Name: "2026.11.11", State: kamino.Succeeded, Ready: true, Phase: kamino.PhasePromoted, Instances: 2, BuiltFrom: "n1"}}}
 	if change != nil {
 		change(&p)
 	}
@@ -61,9 +61,9 @@ func TestPageSays(t *testing.T) {
 		}, []string{`<header class="bad">`, "No donor is away", "a run was interrupted"}},
 		{"pool unreadable", func(p *poolstate.PoolStatus) { p.Error = "403: may not read" }, []string{"Not every pool can be read", "403: may not read"}},
 		{"paused", func(p *poolstate.PoolStatus) { p.Paused = "incident 7" }, []string{`<header class="warn">`, "incident 7", "kamino resume"}},
-		{"waits for a person", func(p *poolstate.PoolStatus) { p.Versions[0].Life = kamino.LifeWaiting }, []string{"passed its proof and waits", "kamino promote --pool pool1"}},
+		{"waits for a person", func(p *poolstate.PoolStatus) { p.Versions[0].Phase = kamino.PhaseWaiting }, []string{"passed its proof and waits", "kamino promote --pool pool1"}},
 		{"nodes on a bad image", func(p *poolstate.PoolStatus) {
-			p.Versions[0].Life, p.Versions[0].Bad = kamino.LifeWithdrawn, "kubelet never Ready"
+			p.Versions[0].Phase, p.Versions[0].Bad = kamino.PhaseWithdrawn, "kubelet never Ready"
 		}, []string{"2 nodes run from version 2026.11.11, which was withdrawn", "kubelet never Ready", `class="cross"`}},
 		{"nodes not Ready", func(p *poolstate.PoolStatus) { p.Ready = 1 }, []string{"2 of 3 nodes are not Ready"}},
 		{"canary left", func(p *poolstate.PoolStatus) {
@@ -98,7 +98,7 @@ func TestPageSays(t *testing.T) {
 		{"boots whose agents told nothing", func(p *poolstate.PoolStatus) { p.Boots = &kamino.Boots{Seconds: []float64{41.25}} },
 			[]string{"boot: 41s.", "No agent reported phases", `width="240.0"`}},
 		{"parent", func(p *poolstate.PoolStatus) {
-			p.Versions = append(p.Versions, poolstate.VersionStatus{Name: "2026.11.12", Life: kamino.LifeHidden, Parent: "def/versions/2026.11.11"})
+			p.Versions = append(p.Versions, poolstate.VersionStatus{Name: "2026.11.12", Phase: kamino.PhaseHidden, Parent: "def/versions/2026.11.11"})
 		}, []string{`<path class="edge" d="M`, "2026.11.12: hidden"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -190,12 +190,12 @@ func manyPools(n int) (pools []poolstate.PoolStatus) {
 	age, misses := 3.4, 1.2
 	for i := range n {
 		p := poolstate.PoolStatus{Name: fmt.Sprintf("k8s-pool%02d-12345678-vmss", i), Model: "kamino-pool/versions/2026.11.18", Nodes: 40, Ready: 40, Capacity: 40, Next: "2026.11.18", NextAgeDays: &age, MissesDays: &misses, RollbackTarget: "2026.11.11"}
-		for j, life := range []kamino.Life{kamino.LifePromoted, kamino.LifeWithdrawn, kamino.LifePromoted, kamino.LifePromoted, kamino.LifeWaiting} {
-			v := poolstate.VersionStatus{Name: fmt.Sprintf("2026.11.%02d", 4+7*j/2), State: kamino.Succeeded, Ready: true, Life: life, BuiltFrom: fmt.Sprintf("k8s-pool%02d-12345678-vmss00000%d", i, j), BuiltAt: at.AddDate(0, 0, -20+3*j).Format(kamino.BuiltAtFormat)}
+		for j, life := range []kamino.Phase{kamino.PhasePromoted, kamino.PhaseWithdrawn, kamino.PhasePromoted, kamino.PhasePromoted, kamino.PhaseWaiting} {
+			v := poolstate.VersionStatus{Name: fmt.Sprintf("2026.11.%02d", 4+7*j/2), State: kamino.Succeeded, Ready: true, Phase: life, BuiltFrom: fmt.Sprintf("k8s-pool%02d-12345678-vmss00000%d", i, j), BuiltAt: at.AddDate(0, 0, -20+3*j).Format(kamino.BuiltAtFormat)}
 			if j > 0 {
 				v.Parent = "kamino-pool/versions/" + p.Versions[max(j-1-j/3, 0)].Name
 			}
-			if life == kamino.LifeWithdrawn {
+			if life == kamino.PhaseWithdrawn {
 				v.Bad = "daemonsets: calico-node has no Ready pod on the canary"
 			} else {
 				v.Instances = 3 * j

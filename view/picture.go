@@ -51,8 +51,8 @@ func lineage(p poolstate.PoolStatus) *pagePicture {
 }
 
 func drawVersion(b *strings.Builder, x int, v poolstate.VersionStatus, next bool) {
-	class := map[kamino.Life]string{kamino.LifePromoted: "promoted", kamino.LifeHidden: "hollow", kamino.LifeProving: "proving",
-		kamino.LifeWaiting: "waiting", kamino.LifeBuilding: "building", kamino.LifeWithdrawn: "gone", kamino.LifeFailed: "gone"}[v.Life]
+	class := map[kamino.Phase]string{kamino.PhasePromoted: "promoted", kamino.PhaseHidden: "hollow", kamino.PhaseProving: "proving",
+		kamino.PhaseWaiting: "waiting", kamino.PhaseBuilding: "building", kamino.PhaseWithdrawn: "gone", kamino.PhaseFailed: "gone"}[v.Phase]
 	fmt.Fprintf(b, `<g><title>%s</title>`, html.EscapeString(versionText(v, next)))
 	if next {
 		fmt.Fprintf(b, `<circle class="next" cx="%d" cy="%d" r="%d"/><text class="next" x="%d" y="%d">next</text>`, x, lineAxis, lineRadius+5, x, lineAxis-46)

@@ -292,9 +292,9 @@ func versionState(v poolstate.VersionStatus) string {
 	case v.State == kamino.Deleting:
 		return "deleting"
 	case v.State == kamino.Creating, v.State == kamino.Succeeded && !v.Ready:
-		return fmt.Sprintf("%s %d%%", v.Life, v.Percent)
+		return fmt.Sprintf("%s %d%%", v.Phase, v.Percent)
 	}
-	return string(v.Life)
+	return string(v.Phase)
 }
 
 // Unproved is the state of a version that nobody has examined.
@@ -306,9 +306,9 @@ func proofNote(v poolstate.VersionStatus) string {
 	switch {
 	case v.Unaccepted:
 		return "its instances would run the owner's bootstrap: kamino plan shows how to accept it"
-	case v.Life == kamino.LifeWaiting:
+	case v.Phase == kamino.PhaseWaiting:
 		return "passed; kamino promote makes new nodes boot from it"
-	case v.Proven(), v.Life != kamino.LifeHidden && v.Life != kamino.LifePromoted:
+	case v.Proven(), v.Phase != kamino.PhaseHidden && v.Phase != kamino.PhasePromoted:
 		return ""
 	case v.Proof == "", v.Proof == "omitted":
 		return Unproved
@@ -324,7 +324,7 @@ func versionNote(v poolstate.VersionStatus, wide bool) string {
 		notes = append(notes, "withdrawn, and in use by "+boot.Count(v.Instances, "instance"))
 	}
 	switch {
-	case v.State == kamino.Failed && v.Life != kamino.LifeFailed:
+	case v.State == kamino.Failed && v.Phase != kamino.PhaseFailed:
 		notes = append(notes, "last change failed: "+cmp.Or(v.Failure, "unknown reason"))
 	case v.Failure != "":
 		notes = append(notes, v.Failure)
@@ -343,7 +343,7 @@ func versionNote(v poolstate.VersionStatus, wide bool) string {
 	}
 	if v.Bad != "" {
 		notes = append(notes, "bad: "+v.Bad)
-	} else if v.Excluded && v.Life == kamino.LifePromoted {
+	} else if v.Excluded && v.Phase == kamino.PhasePromoted {
 		notes = append(notes, "excluded from latest")
 	}
 	if v.Outnumbered != "" {

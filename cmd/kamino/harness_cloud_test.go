@@ -161,7 +161,7 @@ func (c *fakeCloud) SetTags(_ context.Context, _ kamino.Pool, a kamino.Artifact)
 
 func (c *fakeCloud) Withdraw(_ context.Context, pool kamino.Pool, version string, bad kamino.Bad) error {
 	a := c.artifacts[c.Address(pool, kamino.KindVersion, version)]
-	*a = a.Withdrawn(bad)
+	*a = kamino.ParseVersion(*a).Withdrawn(bad).Artifact
 	c.wrote("version %s excluded: %t", a.Name, a.Excluded)
 	return nil
 }
@@ -190,7 +190,7 @@ func (c *fakeCloud) Promote(ctx context.Context, pool kamino.Pool, want kamino.T
 	next, err := c.NextImage(ctx, pool, want)
 	if len(next.Diff) == 0 && want.Offers() {
 		a := c.artifacts[want.Seen.ID]
-		*a = a.Offered()
+		*a = kamino.ParseVersion(*a).Offered().Artifact
 		c.wrote("version %s excluded: %t", a.Name, a.Excluded)
 	}
 	if now := c.pools[pool.ID]; len(next.Diff) > 0 {

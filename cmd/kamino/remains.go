@@ -114,7 +114,7 @@ func remainsOf(ctx context.Context, provider kamino.Provider, pool kamino.Pool, 
 			case a.OfFormer:
 				r.Needed = "an earlier pool of this name made it: make sure that no other cluster uses it"
 				out = append(out, r)
-			case a.Ours() || kind == kamino.KindParameter:
+			case kamino.ParseCopy(a).Ours() || kind == kamino.KindParameter:
 				out = append(out, r)
 			}
 		}

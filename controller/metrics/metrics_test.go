@@ -21,7 +21,7 @@ var (
 		Configs: []kamino.NodeConfig{{Node: "n1", Generation: 311, Status: kamino.ConfigApplied}, {Node: "n2", Generation: 310, Status: kamino.ConfigRolledBack, Offered: 311},
 			{Node: "n3", Generation: 311, Status: kamino.ConfigApplied}},
 		Behind:     &poolstate.Behind{Days: &days, Packages: poolstate.ComparedDiffers},
-		Versions:   []poolstate.VersionStatus{{Name: "2026.11.22", Life: kamino.LifePromoted, Instances: 2, Proof: "passed"}, {Name: "2026.11.21", Life: kamino.LifeWithdrawn}},
+		Versions:   []poolstate.VersionStatus{{Name: "2026.11.22", Phase: kamino.PhasePromoted, Instances: 2, Proof: "passed"}, {Name: "2026.11.21", Phase: kamino.PhaseWithdrawn}},
 		Unfinished: &kamino.Unfinished{Run: "r2", Record: kamino.Record{Donor: "n1", Step: "stop", Started: built, AwaySince: built}, Heartbeat: built},
 		Runs:       []kamino.PastRun{{Run: "r1", Ended: built, Failure: "x"}}}
 )

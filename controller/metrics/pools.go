@@ -68,7 +68,7 @@ var (
 )
 
 // lives are the states that a version can have.
-var lives = []kamino.Life{kamino.LifeBuilding, kamino.LifeHidden, kamino.LifeProving, kamino.LifeWaiting, kamino.LifePromoted, kamino.LifeWithdrawn, kamino.LifeFailed}
+var lives = []kamino.Phase{kamino.PhaseBuilding, kamino.PhaseHidden, kamino.PhaseProving, kamino.PhaseWaiting, kamino.PhasePromoted, kamino.PhaseWithdrawn, kamino.PhaseFailed}
 
 // Describe implements prometheus.Collector.
 func (p *Pools) Describe(to chan<- *prometheus.Desc) {
@@ -148,9 +148,9 @@ func (p pool) collect(s poolstate.PoolStatus) {
 			p.flag(differs, b.Packages == poolstate.ComparedDiffers)
 		}
 	}
-	count := map[kamino.Life]int{}
+	count := map[kamino.Phase]int{}
 	for _, v := range s.Versions {
-		count[v.Life]++
+		count[v.Phase]++
 		if v.Instances > 0 {
 			p.gauge(instances, float64(v.Instances), v.Name)
 		}

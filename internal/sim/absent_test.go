@@ -29,7 +29,7 @@ func TestVersionsUnlisted(t *testing.T) {
 			v := w.addVersion(poolA, "2026.03.1001")
 			waits := w.waits("2026.03.1002")
 			v.Tags[kamino.TagOffer], v.Tags[kamino.TagRun] = "offered", "r-0"
-			waits.Artifact = waits.Withdrawn(kamino.Bad{Reason: "bad"})
+			waits.Artifact = kamino.ParseVersion(waits.Artifact).Withdrawn(kamino.Bad{Reason: "bad"}).Artifact
 			l := w.leases[poolA]
 			if reference == "by version" {
 				w.pools[poolA].image = v.ID
@@ -116,7 +116,9 @@ func TestForeignLater(t *testing.T) {
 		if p, res := w.auto(night); p.err != nil || !kamino.Has(res[0].Held, "promote") {
 			t.Errorf("%s: with one of ours that waits: %v, %+v", reference, p.err, res)
 		}
-		ours := func(list []kamino.Artifact) string { return fmt.Sprint(engine.Prunable(list, 2, 1, kamino.Ledger{})) }
+		ours := func(list []kamino.Artifact) string {
+			return fmt.Sprint(engine.Prunable(kamino.ParseVersions(list), 2, 1, kamino.Ledger{}))
+		}
 		if with, without := ours(w.versions(poolA)), ours(w.versions(poolA)[1:]); with != without {
 			t.Errorf("%s: pruned with the foreign one: %s, without: %s", reference, with, without)
 		}

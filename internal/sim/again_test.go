@@ -153,7 +153,7 @@ func TestPromotedWhileWithdrawn(t *testing.T) {
 			w := begin(1)
 			v := w.waits("2026.03.19")
 			p := w.between(func() {
-				v.Artifact = v.Offered()
+				v.Artifact = kamino.ParseVersion(v.Artifact).Offered().Artifact
 				if a, l := w.pools[poolA], w.leases[poolA]; reference == "by version" {
 					a.image, a.revision = v.ID, w.next()
 					l.Ledger.Wrote = &kamino.WrittenModel{Image: v.ID, Seen: true, At: w.now}

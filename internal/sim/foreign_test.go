@@ -47,7 +47,7 @@ func (w *world) prove(o engine.PromoteOptions, faults ...fault) *promoteProc {
 
 // untouched says what of a version changed that Kamino has no right to.
 func untouched(v *simArtifact, hidden bool) string {
-	if v.Tags["packer"] != "yes" || v.Ours() || v.Excluded != hidden {
+	if v.Tags["packer"] != "yes" || kamino.ParseVersion(v.Artifact).Ours() || v.Excluded != hidden {
 		return fmt.Sprintf("tags %v, excluded %t", v.Tags, v.Excluded)
 	}
 	return ""

@@ -157,8 +157,8 @@ func (w *world) setModel(p *simPool, d document) {
 }
 
 // offer plays the write of a version that offers it.
-func (s simProvider) offer(ctx context.Context, pool kamino.PoolID, seen kamino.Artifact) error {
-	return s.writeVersion(ctx, "Promote", pool, seen.Name, func(have kamino.Artifact) (kamino.Artifact, error) {
+func (s simProvider) offer(ctx context.Context, pool kamino.PoolID, seen kamino.Version) error {
+	return s.writeVersion(ctx, "Promote", pool, seen.Name, func(have kamino.Version) (kamino.Version, error) {
 		if !have.SameOffer(seen) {
 			return have, fmt.Errorf("offer version %s: %w", have.Name, kamino.ErrConflict)
 		}
@@ -168,7 +168,7 @@ func (s simProvider) offer(ctx context.Context, pool kamino.PoolID, seen kamino.
 
 func (s simProvider) Withdraw(ctx context.Context, pool kamino.Pool, version string, bad kamino.Bad) error {
 	w := s.p.w
-	return s.writeVersion(ctx, "Withdraw", pool.ID, version, func(have kamino.Artifact) (kamino.Artifact, error) {
+	return s.writeVersion(ctx, "Withdraw", pool.ID, version, func(have kamino.Version) (kamino.Version, error) {
 		left := slices.ContainsFunc(w.versions(pool.ID), func(v kamino.Artifact) bool {
 			return v.Name != version && v.State == kamino.Succeeded && !v.Excluded
 		})
@@ -179,14 +179,14 @@ func (s simProvider) Withdraw(ctx context.Context, pool kamino.Pool, version str
 	})
 }
 
-func (s simProvider) writeVersion(ctx context.Context, method string, pool kamino.PoolID, name string, change func(kamino.Artifact) (kamino.Artifact, error)) error {
+func (s simProvider) writeVersion(ctx context.Context, method string, pool kamino.PoolID, name string, change func(kamino.Version) (kamino.Version, error)) error {
 	w := s.p.w
 	return s.p.call(ctx, call{method: method, subject: name, write: true}, func(f *fault) error {
 		have := w.artifacts[artifactKey(pool, kamino.KindVersion, name)]
 		if have == nil {
 			return fmt.Errorf("version %s: %w", name, kamino.ErrNotFound)
 		}
-		v, err := change(have.Artifact)
+		v, err := change(kamino.ParseVersion(have.Artifact))
 		if err == nil {
 			err = refuseTags(v.Tags)
 		}
@@ -201,7 +201,7 @@ func (s simProvider) writeVersion(ctx context.Context, method string, pool kamin
 			w.flag(have, v.Excluded)
 		}
 		w.written(have, f)
-		w.happened("%s: version %s is %s: %q", s.p.name, name, v.Tags[kamino.TagOffer], v.Tags[kamino.TagBad])
+		w.happened("%s: version %s is %s: %q", s.p.name, name, v.Offer, v.Bad)
 		return nil
 	})
 }
@@ -216,10 +216,11 @@ func (s simProvider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Art
 		}
 		want := a
 		if a.Kind == kamino.KindVersion {
-			var err error
-			if want, err = have.Retagged(a); err != nil {
+			v, err := kamino.ParseVersion(have.Artifact).Retagged(kamino.ParseVersion(a))
+			if err != nil {
 				return err
 			}
+			want = v.Artifact
 		}
 		if err := refuseTags(want.Tags); err != nil {
 			return err

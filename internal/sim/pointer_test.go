@@ -458,7 +458,7 @@ func TestWithdrawnMeanwhile(t *testing.T) {
 			rival := &rival{Rival: worlds.Rival{Name: "the version is withdrawn"}, happen: func(w *world) {
 				if v := w.version(kamino.VersionName(w.now)); w.bootsFrom(w.pools[poolA]) != v.ID {
 					withdrawn = true
-					v.Artifact = v.Withdrawn(kamino.Bad{Reason: "somebody"})
+					v.Artifact = kamino.ParseVersion(v.Artifact).Withdrawn(kamino.Bad{Reason: "somebody"}).Artifact
 				}
 			}}
 			p := w.update(options("a-0"), fault{kind: worlds.RivalActs, at: s.at, rival: rival})

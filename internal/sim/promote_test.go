@@ -209,7 +209,7 @@ func TestPausedWithdrawal(t *testing.T) {
 func TestWithdrawnWhileProved(t *testing.T) {
 	withdrawn := &rival{Rival: worlds.Rival{Name: "the version is withdrawn"}, happen: func(w *world) {
 		if v := w.version(kamino.VersionName(w.now)); v != nil {
-			v.Artifact = v.Withdrawn(kamino.Bad{Reason: "somebody"})
+			v.Artifact = kamino.ParseVersion(v.Artifact).Withdrawn(kamino.Bad{Reason: "somebody"}).Artifact
 		}
 	}}
 	for name, begin := range map[string]func(uint64) *world{"by version": aged, "pointing": pointing} {

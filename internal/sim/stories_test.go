@@ -93,7 +93,7 @@ var stories = []struct {
 		w := aged(1)
 		v := w.waits("2026.03.19")
 		w.between(func() {
-			v.Artifact = v.Offered()
+			v.Artifact = kamino.ParseVersion(v.Artifact).Offered().Artifact
 			w.pools[poolA].image, w.pools[poolA].revision = v.ID, w.next()
 		}, func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Version: v.Name, Reason: "bad"})

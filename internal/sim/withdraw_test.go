@@ -148,7 +148,9 @@ func TestTargetWithdrawnBetween(t *testing.T) {
 			w := begin(1)
 			w.waits("2026.03.19")
 			v := w.version(tt.target)
-			p := w.between(func() { v.Artifact = v.Withdrawn(kamino.Bad{Reason: "leaks a key"}) }, tt.do)
+			p := w.between(func() {
+				v.Artifact = kamino.ParseVersion(v.Artifact).Withdrawn(kamino.Bad{Reason: "leaks a key"}).Artifact
+			}, tt.do)
 			if got := birth(w); p.err == nil || got != "2026.03.09" || v.Tags[kamino.TagBad] != "leaks a key" {
 				t.Errorf("%s, %s: ended %v; nodes boot from %s; %v", reference, verb, p.err, got, v.Tags)
 			}
@@ -185,7 +187,7 @@ func TestPromotedBetween(t *testing.T) {
 			w.waits("2026.03.19")
 			v := w.waits("2026.03.21")
 			p := w.between(func() {
-				v.Artifact = v.Offered()
+				v.Artifact = kamino.ParseVersion(v.Artifact).Offered().Artifact
 				if a, l := w.pools[poolA], w.leases[poolA]; reference == "by version" {
 					a.image, a.revision = v.ID, w.next()
 					l.Ledger.Wrote = &kamino.WrittenModel{Image: v.ID, Seen: true, At: w.now}

@@ -317,11 +317,11 @@ func TestAWSPackerForPartThree(t *testing.T) {
 	if o := prove(good); o.code != 0 || p.next().Image != image {
 		t.Fatalf("a good one: exit code %d\n%s\n%s", o.code, o.out, o.log)
 	}
-	life := map[string]kamino.Life{}
+	life := map[string]kamino.Phase{}
 	for _, v := range p.status().Versions {
-		life[v.Name] = v.Life
+		life[v.Name] = v.Phase
 	}
-	if life[bad] != kamino.LifeWithdrawn || life[good] != kamino.LifePromoted {
+	if life[bad] != kamino.PhaseWithdrawn || life[good] != kamino.PhasePromoted {
 		t.Errorf("the versions are %v", life)
 	}
 }

@@ -115,13 +115,13 @@ func TestPackerForPartThree(t *testing.T) {
 		files[nodes.KubeletUnit] = nodes.Masked
 	})
 	o := prove(bad)
-	if o.code == 0 || !strings.Contains(o.log, "--accept-unsealed") || version(bad).Life != kamino.LifeHidden {
+	if o.code == 0 || !strings.Contains(o.log, "--accept-unsealed") || version(bad).Phase != kamino.PhaseHidden {
 		t.Fatalf("unsealed, and nobody accepted that: exit code %d, %+v\n%s", o.code, version(bad), o.log)
 	}
 	if o = prove(bad, "--accept-unsealed"); o.code != 4 || !strings.Contains(o.log, "failed its proof: ready: no node has registered") {
 		t.Fatalf("with a masked kubelet: exit code %d\n%s", o.code, o.log)
 	}
-	if v := version(bad); v.Life != kamino.LifeWithdrawn || !strings.Contains(v.Bad, "ready: ") || p.status().Next != first.Version {
+	if v := version(bad); v.Phase != kamino.PhaseWithdrawn || !strings.Contains(v.Bad, "ready: ") || p.status().Next != first.Version {
 		t.Errorf("with a masked kubelet: %+v; the next node boots from %s", v, p.status().Next)
 	}
 
@@ -129,7 +129,7 @@ func TestPackerForPartThree(t *testing.T) {
 	if o = prove(bare, "--accept-unsealed"); o.code != 5 || !strings.Contains(o.log, "is inconclusive: apart: ") {
 		t.Fatalf("without the agent: exit code %d\n%s", o.code, o.log)
 	}
-	if v := version(bare); v.Life != kamino.LifeHidden || v.Bad != "" || p.status().Next != first.Version {
+	if v := version(bare); v.Phase != kamino.PhaseHidden || v.Bad != "" || p.status().Next != first.Version {
 		t.Errorf("without the agent: %+v; the next node boots from %s", v, p.status().Next)
 	}
 
@@ -139,7 +139,7 @@ func TestPackerForPartThree(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.out), &back); err != nil || o.code != 0 || !back.Changed || back.To != good || back.Proof == nil || back.Proof.By != kamino.ProveCanary || len(back.Proof.Left) != 4 {
 		t.Fatalf("a good one: exit code %d, %v\n%s\n%s", o.code, err, o.out, o.log)
 	}
-	if s := p.status(); s.Next != good || version(good).Life != kamino.LifePromoted || len(s.Canaries) > 0 || s.Unfinished != nil {
+	if s := p.status(); s.Next != good || version(good).Phase != kamino.PhasePromoted || len(s.Canaries) > 0 || s.Unfinished != nil {
 		t.Errorf("a good one: %+v; the next node boots from %s", version(good), s.Next)
 	}
 	sku, _ := p.lab.Cloud.Document(p.id)["sku"].(map[string]any)
