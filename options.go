@@ -138,6 +138,14 @@ func PatchDefaults() PatchOptions {
 	return o
 }
 
+// In returns the options with those of a run, but for what only an image has.
+func (o PatchOptions) In(run Options) PatchOptions {
+	proof := o.Proof
+	o.Options = run
+	o.Proof, o.NewNodes, o.SealPolicy = proof, 0, nil
+	return o
+}
+
 // Validate checks the options, without the cluster and the cloud.
 func (o PatchOptions) Validate() error {
 	switch w := o.Order; {

@@ -33,8 +33,7 @@ type Options struct {
 	Cluster *kube.Cluster
 	Config  *rest.Config
 	Log     *slog.Logger
-	// Defaults are the options that a prototype leaves out. Patch is used where spec.patch is
-	// silent.
+	// Defaults are the options that a prototype leaves out.
 	Defaults kamino.AutoOptions
 	// TrustProbesIn are the namespaces in which the Job of a prototype's probe is not restricted.
 	TrustProbesIn []string

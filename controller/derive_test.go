@@ -235,14 +235,15 @@ func TestOptions(t *testing.T) {
 	base.MinCandidates, base.Rules.RejectTainted = 2, true
 	day, bake := v1alpha1.Duration("24h"), v1alpha1.Duration("0s")
 	o, err := optionsOf(base, nil, v1alpha1.NodePrototypeSpec{MaxImageAge: &day, History: 5, Promote: v1alpha1.PromoteManual,
-		Prove: v1alpha1.Prove{Mode: v1alpha1.ProveCanary, Bake: &bake, BootBudget: "2x"}, Patch: &v1alpha1.Patch{Nodes: 2, Reboot: "Never"},
+		Prove: v1alpha1.Prove{Mode: v1alpha1.ProveCanary, Bake: &bake, BootBudget: "2x"}, Patch: &v1alpha1.Patch{Nodes: 2, Reboot: "Never", Manager: "dnf", Scope: "Security", Release: "2023.9.20260101"},
 		Select: &v1alpha1.Select{MinReady: &day, LastPatch: []v1alpha1.Signal{"condition:Patched"}, RequireLabels: []string{"node-restriction.kubernetes.io/donor"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o.MaxImageAge != 24*time.Hour || o.History != 5 || o.Proof.Promote != kamino.PromoteManual || o.Proof.For != 0 || o.Proof.Times != 2 || o.MinCandidates != 2 ||
 		!o.Rules.RejectTainted || o.Rules.MinReady != 24*time.Hour || fmt.Sprint(o.Rules.LastPatch) != "[condition:Patched]" || len(o.Rules.RequireLabels) != 1 ||
-		o.Patch == nil || o.Patch.Nodes != 2 || o.Patch.Order.Reboot != kamino.RebootNever {
+		o.Patch == nil || o.Patch.Nodes != 2 || o.Patch.Order.Reboot != kamino.RebootNever || o.Patch.Order.Manager != "dnf" || o.Patch.Order.Scope != "security" ||
+		o.Patch.Order.Release != "2023.9.20260101" {
 		t.Errorf("%+v", o)
 	}
 	for _, bad := range []v1alpha1.NodePrototypeSpec{

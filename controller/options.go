@@ -16,7 +16,6 @@ import (
 // for the others. The Job of a probe is restricted, except in the trusted namespaces.
 func optionsOf(base kamino.AutoOptions, trusted []string, spec v1alpha1.NodePrototypeSpec) (o kamino.AutoOptions, err error) {
 	o = base
-	o.Patch = nil
 	length := func(field string, text *v1alpha1.Duration, into *time.Duration) {
 		if text == nil {
 			return
@@ -67,11 +66,9 @@ func optionsOf(base kamino.AutoOptions, trusted []string, spec v1alpha1.NodeProt
 		err = o.Validate()
 	}
 	if p := spec.Patch; p != nil && err == nil {
-		patch := kamino.PatchDefaults()
-		if base.Patch != nil {
-			patch = *base.Patch
-		}
+		patch := kamino.PatchDefaults().In(o.Options)
 		patch.Nodes, patch.Order.Reboot = int(p.Nodes), kamino.RebootMode(strings.ToLower(p.Reboot))
+		patch.Order.Manager, patch.Order.Scope, patch.Order.Release = p.Manager, strings.ToLower(p.Scope), p.Release
 		patch.MaxAway, patch.MaxNotReady = o.MaxAway, o.MaxNotReady
 		o.Patch = &patch
 	}

@@ -216,6 +216,22 @@ type Patch struct {
 	// +kubebuilder:default=Auto
 	// +optional
 	Reboot string `json:"reboot,omitempty"`
+	// Manager is what upgrades the packages; command is /etc/kamino/patch of the node. Without it,
+	// unattended-upgrades if installed, else the package manager.
+	//
+	// +kubebuilder:validation:Enum=unattended-upgrades;apt;dnf;command
+	// +optional
+	Manager string `json:"manager,omitempty"`
+	// Scope says which updates are installed. Without it, as the manager is configured.
+	//
+	// +kubebuilder:validation:Enum=All;Security
+	// +optional
+	Scope string `json:"scope,omitempty"`
+	// Release is that of dnf (releasever); required on Amazon Linux 2023.
+	//
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
+	// +optional
+	Release string `json:"release,omitempty"`
 }
 
 // Prove says what an image goes through before new nodes boot from it.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/engine"
@@ -84,9 +83,7 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 		return err
 	}
 	if c.patch {
-		var defaults patchFlags
-		defaults.add(pflag.NewFlagSet("", pflag.ContinueOnError))
-		patch := defaults.options(opts.Options)
+		patch := kamino.PatchDefaults().In(opts.Options)
 		patch.MaxAway, patch.MaxNotReady, patch.Pool = opts.MaxAway, opts.MaxNotReady, "each"
 		if err := patch.Validate(); err != nil {
 			return err

@@ -19,7 +19,6 @@ import (
 type controllerCommand struct {
 	*app
 	sel                             selectFlags
-	patching                        patchFlags
 	maxDonors                       int
 	resync, retry, grace, leaseTime durationValue
 	perSecond                       float32
@@ -47,7 +46,6 @@ away then is given back by the next process.`,
 	}
 	f := cmd.Flags()
 	c.sel.addRules(a, f)
-	c.patching.addManager(f, "patch-")
 	f.IntVar(&c.maxDonors, "max-donors", 1, "maximum number of donors away in the cluster at the same time")
 	f.IntVar(&c.sel.maxNotReady, "max-not-ready", c.sel.opts.MaxNotReady, "take no donor while more than this many other nodes are NotReady")
 	f.Var(&c.resync, "resync", "maximum interval between two reconciliations of a prototype")
@@ -82,11 +80,6 @@ func (c *controllerCommand) Run(ctx context.Context) error {
 		return err
 	}
 	opts.MaxAway, opts.MaxNotReady = c.maxDonors, c.sel.maxNotReady
-	if err := c.patching.check(); err != nil {
-		return err
-	}
-	patch := c.patching.options(opts.Options)
-	opts.Patch = &patch
 	if err := c.needImage(ctx, false); err != nil {
 		return err
 	}

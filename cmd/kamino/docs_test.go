@@ -89,7 +89,7 @@ AZURE_*        credentials, as for every program of the Azure SDK`) + "\n")
 // docs/notes/0040-which-options-stay.md.
 func TestOptions(t *testing.T) {
 	root := newRootCommand(newApp(ioStreams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, func(string) string { return "" }, func(int) {}))
-	for name, most := range map[string]int{"update": 23, "auto-update": 34, "controller": 39} {
+	for name, most := range map[string]int{"update": 23, "auto-update": 34, "controller": 36} {
 		c, _, err := root.Find([]string{name})
 		if err != nil {
 			t.Fatal(err)

@@ -27,22 +27,16 @@ type patchFlags struct {
 	nodes, retries  int
 }
 
-// addManager adds the options that the controller has too, with the prefix "patch-".
-func (p *patchFlags) addManager(f *pflag.FlagSet, prefix string) {
-	d := kamino.PatchDefaults()
-	p.nodes, p.reboot, p.retries, p.order.RoomMiB = d.Nodes, string(d.Order.Reboot), d.Retries, defaultRoom
-	p.within.d, p.returns.d, p.minReady.d = d.Order.Within, d.Order.Return, d.Order.Settle
-	f.StringVar(&p.order.Manager, prefix+"manager", "", "what upgrades the packages: unattended-upgrades, apt, dnf, or command, which is /etc/kamino/patch of the node (default unattended-upgrades if installed, else the package manager)")
-	f.StringVar(&p.order.Scope, prefix+"scope", "", "which updates to install: all or security (default: as the manager is configured)")
-	f.StringVar(&p.order.Release, prefix+"releasever", "", "release for dnf; required on Amazon Linux 2023")
-}
-
-// add adds all options of a patch.
+// add adds the options of a patch.
 func (p *patchFlags) add(f *pflag.FlagSet) {
-	p.addManager(f, "")
-	f.IntVar(&p.nodes, "nodes", p.nodes, "how many nodes of a pool to patch, 1 to 3; the image renews the others")
-	f.StringVar(&p.reboot, "reboot", p.reboot, "whether to restart the node: auto (if an upgraded package requires it), always or never")
-	f.IntVar(&p.retries, "retries", p.retries, "how many further candidates to try if one cannot be patched or is not healthy afterwards")
+	d := kamino.PatchDefaults()
+	p.within.d, p.returns.d, p.minReady.d = d.Order.Within, d.Order.Return, d.Order.Settle
+	f.StringVar(&p.order.Manager, "manager", "", "what upgrades the packages: unattended-upgrades, apt, dnf, or command, which is /etc/kamino/patch of the node (default unattended-upgrades if installed, else the package manager)")
+	f.StringVar(&p.order.Scope, "scope", "", "which updates to install: all or security (default: as the manager is configured)")
+	f.StringVar(&p.order.Release, "releasever", "", "release for dnf; required on Amazon Linux 2023")
+	f.IntVar(&p.nodes, "nodes", d.Nodes, "how many nodes of a pool to patch, 1 to 3; the image renews the others")
+	f.StringVar(&p.reboot, "reboot", string(d.Order.Reboot), "whether to restart the node: auto (if an upgraded package requires it), always or never")
+	f.IntVar(&p.retries, "retries", d.Retries, "how many further candidates to try if one cannot be patched or is not healthy afterwards")
 	f.BoolVar(&p.held, "held", false, "also upgrade packages on hold, and hold them again")
 	f.StringVar(&p.order.Phased, "phased", "", "whether to install Ubuntu's phased updates: always or never (default: apt's choice, by the machine's ID)")
 	f.IntVar(&p.order.RoomMiB, "room", defaultRoom, "free space in MiB that the node's disk must have before the upgrade")
@@ -62,10 +56,8 @@ func (p *patchFlags) options(run kamino.Options) kamino.PatchOptions {
 	if p.held {
 		order.Held = "upgrade"
 	}
-	proof := o.Proof
-	o.Options, o.Order, o.Nodes, o.Retries = run, order, p.nodes, p.retries
-	o.Proof, o.NewNodes, o.SealPolicy = proof, 0, nil
-	return o
+	o.Order, o.Nodes, o.Retries = order, p.nodes, p.retries
+	return o.In(run)
 }
 
 func (p *patchFlags) check() error {
