@@ -67,8 +67,8 @@ func Elapsed(a, b time.Time) time.Duration { return max(b.Sub(a), b.Round(0).Sub
 type seenKey struct{}
 
 // Looking begins a look: a Provider or a Cluster may answer a repeated read with this context from
-// the first one. A context of a look is never passed to a call that changes something; an act reads
-// again.
+// the first one. A context of a look is never passed to a call that changes something, but for the
+// rounds of a drain; an act reads again.
 func Looking(ctx context.Context) context.Context {
 	return context.WithValue(ctx, seenKey{}, &sync.Map{})
 }

@@ -261,9 +261,8 @@ func Tolerant(pods []Pod) []Pod {
 // LeaveReturning is the advice about pods that come back to a blocked node.
 const LeaveReturning = "choose another node, or let the workloads of these pods name no node and tolerate only the taints that they need; --force does not help"
 
-// InTheWay is an obstacle that the same command would meet again until somebody changes what the
-// message names. A failed read is not one: services recover, and new rights take minutes to take
-// effect (Azure).
+// InTheWay is an error that lasts until somebody changes what its message names: repeating the command
+// cannot help. A failed read is none: services recover, and new rights take effect after minutes (Azure).
 type InTheWay struct{ Err error }
 
 func (e InTheWay) Error() string { return e.Err.Error() }

@@ -46,8 +46,8 @@ type CachedImage struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// TagValue is the longest value that Kamino writes into a tag. Azure and AWS accept 256 characters
-// and 50 tags (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources,
+// TagValue is the longest value of a tag that describes the software of a version; MaxTag is that of all
+// others. Azure and AWS accept 256 characters and 50 tags (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources,
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Tags.html).
 const TagValue = 128
 

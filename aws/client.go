@@ -48,9 +48,9 @@ func (w whole) Do(r *http.Request) (*http.Response, error) {
 // call is one operation of a service.
 type call[I, O, P any] func(context.Context, *I, ...func(*P)) (*O, error)
 
-// The operations that Kamino uses, as values of their own. The linker keeps all exported methods of
-// whatever an interface, or a type that is in one, can be made to show: all of a client's, and EC2
-// has 700, which made the program 40 MB larger. For that also no paginator of the SDK is used.
+// The operations that Kamino uses, as values of their own. The linker keeps every method of a type
+// that is stored in an interface. The client of EC2 has 700, which made the program 40 MB larger. The
+// paginators of the SDK store it in one, so none is used.
 type (
 	ec2Call[I, O any]     = call[I, O, ec2.Options]
 	scalingCall[I, O any] = call[I, O, autoscaling.Options]

@@ -98,9 +98,9 @@ func (p *Provider) Hold(ctx context.Context, pool kamino.Pool, id kamino.Instanc
 	return translate(err, "put instance %s into Standby", text(in.InstanceId))
 }
 
-// suspend stops zone rebalancing. The tag is written first: who finds it resumes. No reply is
-// believed: a suspension without the tag stays, and an instance in Standby that leaves its zone
-// uneven costs another one its life.
+// suspend stops zone rebalancing, which would terminate another instance because the one in Standby
+// leaves its zone uneven. The tag is written first, and read back: without it nobody would resume
+// rebalancing after this process is killed.
 func (p *Provider) suspend(ctx context.Context, g scaling.AutoScalingGroup) error {
 	if suspended(g) {
 		return nil
@@ -177,7 +177,7 @@ func (p *Provider) Release(ctx context.Context, pool kamino.Pool, id kamino.Inst
 	return p.resume(ctx, g)
 }
 
-// Lost implements kamino.Holder. EnterStandby lowered the desired capacity for the instance, and
+// Lost implements kamino.Standby. EnterStandby lowered the desired capacity for the instance, and
 // nothing raises it again. An autoscaler or a person may have changed it since, and a write of it
 // takes no condition: so a person decides.
 func (p *Provider) Lost(pool kamino.Pool, id kamino.InstanceID) kamino.Warning {

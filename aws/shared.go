@@ -133,7 +133,7 @@ func sameParameter(a, b, group string) bool {
 }
 
 // launchedBy is another group of the Region whose next instance would launch from an image; "" for
-// none. It is read anew: what is deleted by mistake nobody brings back.
+// none. It is always read again, because a wrong deletion cannot be undone.
 func (p *Provider) launchedBy(ctx context.Context, but, image string) (string, error) {
 	p.mu.Lock()
 	err := p.listGroups(ctx)

@@ -17,8 +17,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// A canary is a Uniform scale set of one beside the pool's, in its resource group. A machine of its
-// own would be simpler, but not the recipe: it has its own document, extensions and rules.
+// A canary is a Uniform scale set with one instance, in the resource group of the pool. A single VM
+// would be simpler, but would not use the pool's recipe: its document, extensions and rules differ.
 var _ kamino.Prover = (*Provider)(nil)
 
 // CanaryFit implements kamino.Prover.

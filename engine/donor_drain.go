@@ -18,8 +18,8 @@ type drainState struct {
 	held     time.Time // when the donor was first seen out of service
 	// surveyless: no inventory pod can run on the donor beside its pods.
 	surveyless bool
-	served     bool // no inventory pod on the donor is of a former process
-	unasked    bool // the donor's mark was seen before any seal pod was requested
+	served     bool // the inventory pod on the donor is not of a former process
+	unasked    bool // this process saw the donor's mark before it requested a seal pod
 	listing    bool // this process has requested the donor's packages
 	listed     bool // the packages are compared, or are not known before the seal
 	rested     bool // the donor was seen off after its snapshot had begun
@@ -114,6 +114,8 @@ func (d *donor) undrainable(back []kamino.Pod) error {
 	return kamino.WithHint(fmt.Errorf("node %s cannot be drained: %s", d.node.Name, kamino.DescribePods(back)), kamino.LeaveReturning)
 }
 
+// lookDrain blocks the donor and evicts its pods, one round each time, until none is left that must
+// leave and their volumes are detached.
 func (d *donor) lookDrain(ctx context.Context) (workflow.Next, error) {
 	n, mark, err := d.readNode(ctx, d.held.Run)
 	if err != nil {

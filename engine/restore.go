@@ -516,9 +516,9 @@ func (r *restoration) forgottenDonor(ctx context.Context, s kamino.Copy, lease k
 	return n, &kamino.Mark{Run: run, Pool: pool, Instance: n.ProviderID, VMID: vm, Sealing: true, Held: true, Forgotten: true}, nil
 }
 
-// nodelessDonor stands for a donor whose node is younger than the backup that etcd was restored from,
-// so that Kubernetes knows no such node before its kubelet runs again: the machine of the pool that is
-// no node's and has the disk that was copied. Where there is none, the node has no provider ID.
+// nodelessDonor finds a donor that has no Node, as after etcd was restored from an older backup. It is
+// the machine of the pool that has no Node and whose disk is the snapshot's source. If there is none,
+// the node that it returns has no provider ID.
 func (r *restoration) nodelessDonor(ctx context.Context, s kamino.Copy) (kamino.Node, error) {
 	none := kamino.Node{Name: s.Donor}
 	nodes, err := r.engine.Cluster.Nodes(ctx)

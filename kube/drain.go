@@ -86,9 +86,8 @@ func leaves(pod *corev1.Pod) bool {
 	return owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != "apps/v1" || finished(pod)
 }
 
-// isAgent tells the pods of a run: no drain removes them, the end of the run does. Also those that
-// come after a drain are met by one, where another process has adopted the run. A pod that patches
-// the node for a run other than the one that has the node holds the drain up: a seal would stop it.
+// isAgent reports whether a pod is an agent pod. A drain keeps them, and the end of the run removes
+// them. The patch pod of another run blocks the drain, because a seal would stop its upgrade.
 func isAgent(pod *corev1.Pod, run string) bool {
 	for task, name := range agentNames {
 		if pod.Labels[labelName] != name {
@@ -160,9 +159,9 @@ const (
 	reasonWorks   = "it tolerates the taint " + kamino.TaintBlock + ", and ends by itself when its work is done"
 )
 
-// back is what keeps a pod that would come back. Force changes nothing about it: a deletion lets its
-// controller make the next one as well. A pod of a Job, which is not to run always, is waited for:
-// once it has done its work there is no next one.
+// back says why a pod may not be evicted: its controller would put another on the node. So it would
+// after a deletion, and force changes nothing. The pod of a Job is waited for: when it has done its work,
+// no other comes.
 func back(pod *corev1.Pod) (hold, string) {
 	if p := pod.Spec.RestartPolicy; p == corev1.RestartPolicyNever || p == corev1.RestartPolicyOnFailure {
 		return working, reasonWorks

@@ -14,11 +14,9 @@ import (
 	"kamino.dev/kamino/workflow"
 )
 
-const (
-	// runRoom is the part of LeaseRoom that is kept free for what a run writes between its
-	// beginning and its end.
-	runRoom = 16 << 10
-)
+// runRoom is the part of LeaseRoom that is kept free for what a run writes between its beginning and
+// its end.
+const runRoom = 16 << 10
 
 // RefuseModel refuses a pool whose present model could not be saved after the image is built.
 func (h *Lock) RefuseModel() error {
@@ -37,9 +35,9 @@ func (h *Lock) RefuseModel() error {
 type Lock struct {
 	Leases  kamino.Leases
 	Clock   kamino.Clock
-	Process string                                              // [Engine.Process]
-	NewID   func() string                                       // [Engine.NewID]
-	Sighted func(pool kamino.PoolID, revision string) time.Time // [Engine.Sighted]
+	Process string                                              // names this process among those of all machines
+	NewID   func() string                                       // makes the ID of a run
+	Sighted func(pool kamino.PoolID, revision string) time.Time // when this process first saw that revision of the lease
 	Report  func(kamino.Event)                                  // reports what a person has to know
 	MinPoll time.Duration                                       // between two tries of a call
 	Pool    *kamino.Pool                                        // the pool of the run, as last read
@@ -83,7 +81,8 @@ func (h *Lock) Wrote(err error) {
 	h.writes.refused, h.writes.unsure = h.writes.refused || known, h.writes.unsure || !known
 }
 
-// InNameOf uses the lease that another run holds, to restore that run on the way.
+// InNameOf makes this lock act for another run, under the lease that this process holds for it, to give
+// back what that run took.
 func (h *Lock) InNameOf(run string, lease *kamino.Lease) {
 	h.Run, h.Lease, h.GivingBack = run, lease, true
 }
@@ -324,7 +323,7 @@ func (h *Lock) Intend(ctx context.Context, step string, next workflow.Next, look
 }
 
 // write writes an intent on the lease. What was announced with an earlier act is on the lease
-// already, and nobody can have taken the lease within lookAge after a write.
+// already, and nobody can have taken the lease within [kamino.LookAge] after a write.
 func (h *Lock) write(ctx context.Context, step string, next workflow.Next) error {
 	if h.Lease == nil {
 		return nil // the lock step itself

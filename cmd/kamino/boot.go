@@ -37,8 +37,8 @@ files looks at this machine (as root):
 Each may be packed by gzip. Text lacks what its command does not print, and
 says so; other files are named together with the command that gives more.
 
-Times are net of parking: the time that a pre-provisioned VM waited for its owner
-is shown separately. docs/boot.md explains what is printed.`
+Times do not count how long a pre-provisioned VM waited for its owner (parking):
+that is shown separately. docs/boot.md explains what is printed.`
 
 // bootCommand holds what the subcommands of kamino boot share.
 type bootCommand struct {

@@ -94,7 +94,7 @@ func bootCompare(std ioStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "compare A B", Short: "Show what got faster or slower from boot A to boot B", Args: bootArgs(2, 2),
 		Long: "Compare two boots by milestone, by segment of the critical chain and by unit; each of A and B is a file or a folder.\n\n" +
-			"With --budget the exit code is 3 if B took longer than that from the kernel's start to the goal, net of parking.",
+			"With --budget the exit code is 3 if B took longer than that from the kernel's start to the goal, without parking.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, err := bootAnalyze(std.In, args[0], b.unit)
 			if err != nil {

@@ -33,9 +33,9 @@ func newControllerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller that keeps the pools of all NodePrototypes up to date",
-		Long: `Keep the pools of all NodePrototypes up to date: do for each what auto-update would
-do, when its spec allows it, and report in its status. Of several replicas one is
-the leader. The flags of auto-update are the defaults for what a prototype omits.
+		Long: `Keep the pools of all NodePrototypes up to date: run auto-update for each of them when
+its spec allows it, and report in its status. If there are several replicas, one of
+them is elected leader. The flags of auto-update are the defaults for what a prototype omits.
 Other commands can be used at the same time; all share the same leases.
 
 On termination it gives donors back for as long as --grace; a donor that is still

@@ -37,7 +37,7 @@ func (p *patchFlags) add(f *pflag.FlagSet) {
 	f.IntVar(&p.nodes, "nodes", d.Nodes, "how many nodes of a pool to patch, 1 to 3; the image renews the others")
 	f.StringVar(&p.reboot, "reboot", string(d.Order.Reboot), "whether to restart the node: auto (if an upgraded package requires it), always or never")
 	f.IntVar(&p.retries, "retries", d.Retries, "how many further candidates to try if one cannot be patched or is not healthy afterwards")
-	f.BoolVar(&p.held, "held", false, "also upgrade packages on hold, and hold them again")
+	f.BoolVar(&p.held, "held", false, "upgrade packages on hold too, and put them on hold again")
 	f.StringVar(&p.order.Phased, "phased", "", "whether to install Ubuntu's phased updates: always or never (default: apt's choice, by the machine's ID)")
 	f.IntVar(&p.order.RoomMiB, "room", defaultRoom, "free space in MiB that the node's disk must have before the upgrade")
 	f.Var(&p.within, "timeout", "time limit for the package manager")
@@ -98,8 +98,8 @@ func newPatchCommand(a *app) *cobra.Command {
 		Long: `Upgrade the packages of one to three nodes of a pool, those that would be the
 best donors: protect and drain the node, upgrade by its own package manager,
 restart it if needed, examine it, and mark it as patched.
-Never the last node of a pool that serves pods. A node that does not boot is
-power-cycled once; one that is not healthy afterwards stays blocked, and the
+The last node of a pool that serves pods is never patched. A node that does not boot
+is power-cycled once; one that is not healthy afterwards stays blocked, and the
 next candidate is tried. kamino update, or kamino auto-update --patch, then makes
 its disk the pool's image, and autoscaling replaces the other nodes over time.`,
 		Example: `  kamino patch --pool k8s-pool1-12345678-vmss --dry-run

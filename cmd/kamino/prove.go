@@ -44,7 +44,7 @@ func (p *proveFlags) addNamed(f *pflag.FlagSet, o kamino.Proving) {
 func (p *proveFlags) addLimits(f *pflag.FlagSet, o kamino.Proving) {
 	p.bake.d, p.budget = o.For, budgetValue{durationValue: durationValue{o.Budget}}
 	f.Var(&p.bake, "prove-for", "how long a canary is watched once its node is Ready, a plain number is in seconds")
-	f.Var(&p.budget, "boot-budget", "time limit from a running machine to a Ready node, or a factor of the time that the pool's canaries usually take, for example 2x, which applies once three of them passed (10m until then)")
+	f.Var(&p.budget, "boot-budget", "time limit from a running machine to a Ready node: a duration, or a multiple of the usual time of the pool's canaries, for example 2x, which takes effect after three passed canaries (10m until then)")
 	f.StringVar(&p.probe, "probe", "", "`file` with a Kubernetes Job that must succeed on the canary (default: the text in $PROBE)")
 	f.StringArrayVar(&p.without, "prove-without", nil, "skip this check of the proof; may be repeated")
 }
@@ -102,9 +102,9 @@ func newPromoteCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "promote --pool POOL [--version VERSION] [--prove canary]",
 		Short: "Promote a version: new nodes of the pool boot from it",
-		Long: `Make a hidden version the one that the pool's next node boots from: without
---version the newest that passed its proof and waits, as with --promote manual; with
-it also one that was never proved. A withdrawn version can be used again with kamino
+		Long: `Make a hidden version the one that the pool's next node boots from. Without --version
+it is the newest that passed its proof and waits, as with --promote manual; a version
+that you name may be one that was never proved. A withdrawn version can be used again with kamino
 rollback only. An image that someone else has set in the model is kept, unless
 --adopt-model is given. Running nodes are not touched.
 
@@ -142,8 +142,8 @@ func newWithdrawCommand(a *app) *cobra.Command {
 		Long: `Withdraw a version: it is never chosen again by plan, auto-update or a rollback that
 does not name it, and the reason is recorded on it. If the pool's next node would
 boot from it, the good version before it takes its place; if there is none, nothing
-is changed. Repeated for the same reason, it goes no further back: to withdraw what
-a withdrawal fell back to, use --version. Running nodes are not touched. Versions
+is changed. Running it again with the same reason has no effect: to withdraw also the
+version that took its place, use --version. Running nodes are not touched. Versions
 that descend from it are listed.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -42,14 +42,14 @@ that cannot be written does not stop the rollback; run it again later.
 --to original sets versions aside without judging them: their donors may make new ones.
 
 Without --to it goes back one step, from the version that a run promoted or a person
-chose. Repeated, or after kamino withdraw, it changes nothing and says so; to go
-further back, name the version.
+chose. Running it again, or after kamino withdraw, has no effect; to go further back,
+name the version with --to.
 
 Azure returns neither custom data nor the protected settings of extensions. To go
 back to the original model, give them again, as in your template: for each extension
 that comes back, its settings or the word none. If any is missing, nothing is changed
-and the message lists them all, with the command to type; so does --dry-run. Given
-later, they are also written if the model is already the original.`,
+and the message lists them all, with the command to type; so does --dry-run. You can
+also give them later, when the model is the original already.`,
 		Example: `  kamino rollback --pool k8s-pool1-12345678-vmss --dry-run
   kamino rollback --pool k8s-pool1-12345678-vmss --to 2026.11.02
   kamino rollback --pool k8s-pool1-12345678-vmss --to original --custom-data cloud-init.txt \
@@ -60,7 +60,7 @@ later, they are also written if the model is already the original.`,
 	f := cmd.Flags()
 	bothNames(f, "pool")
 	f.StringVar(&c.opts.Pool, "pool", "", "the pool, by name or ID (required)")
-	f.StringVar(&c.opts.To, "to", "", `a version, or "original"; default the good version before the one in the model, which must have a receipt, else the original; once`)
+	f.StringVar(&c.opts.To, "to", "", `the version to go back to, or "original" (default: the previous good version with a receipt; without one, the original model)`)
 	f.BoolVar(&c.opts.DryRun, "dry-run", false, "print what would be done, and change nothing")
 	f.BoolVar(&c.yes, "yes", false, "do not ask for confirmation; without a terminal nothing is asked")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")

@@ -82,6 +82,7 @@ Exit codes:
   1    failed; what the run had taken is given back, or the message says what is not
   2    with --detailed-exitcode: there is something to do
   3    refused, or another run holds the pool; the donor was not touched
+       (kamino boot compare --budget: it took longer)
   4    the version failed its proof and is withdrawn; the pool's image is as before
   5    the proof is inconclusive: the version stays hidden, and the next run proves it
   130  aborted by a second signal; the message lists what was left behind

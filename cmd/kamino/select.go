@@ -43,7 +43,7 @@ func (s *selectFlags) addRules(a *app, f *pflag.FlagSet) {
 		"annotation, condition:TYPE or label:KEY that says when a node was patched (RFC 3339, or text with a date); may be repeated")
 	f.StringArrayVar(&r.IgnoreAnnotations, "node-ignore-annotation", nil, "ignore nodes that carry this annotation; may be repeated")
 	f.StringArrayVar(&r.Ignore, "ignore-nodes", nil, "ignore the node with this name; may be repeated")
-	f.StringArrayVar(&r.FineConditions, "ignore-condition", nil, "condition that may be True on a candidate; may be repeated")
+	f.StringArrayVar(&r.FineConditions, "ignore-condition", nil, "ignore this node condition when a donor is selected; may be repeated")
 	f.BoolVar(&r.RejectTainted, "reject-tainted", false, "reject nodes with NoSchedule or NoExecute taints")
 	f.Var(&s.minReady, "minimum-ready-time", "how long a candidate must have been Ready; suffix s, m, h or d")
 	f.IntVar(&s.opts.MinCandidates, "minimum-candidates", s.opts.MinCandidates, "skip a pool with fewer candidates")

@@ -31,7 +31,7 @@ func (f factoryProvider) Canaries(ctx context.Context, pool kamino.Pool) ([]kami
 	return out, err
 }
 
-// Holding implements kamino.Holder.
+// Holding implements kamino.Standby.
 func (f factoryProvider) Holding(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) (out kamino.Holding, err error) {
 	w := f.p.w
 	err = f.p.call(ctx, call{method: "Holding", subject: lastSegment(string(id))}, func(g *fault) error {
@@ -56,7 +56,7 @@ func (m *machine) standing() kamino.Holding {
 	return m.held
 }
 
-// Hold implements kamino.Holder.
+// Hold implements kamino.Standby.
 func (f factoryProvider) Hold(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) error {
 	w := f.p.w
 	return f.p.call(ctx, call{method: "Hold", subject: lastSegment(string(id)), write: true}, func(g *fault) error {
@@ -93,7 +93,7 @@ func (m *machine) moves(w *world, to kamino.Holding, fails bool) {
 	})
 }
 
-// Release implements kamino.Holder.
+// Release implements kamino.Standby.
 func (f factoryProvider) Release(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) error {
 	w := f.p.w
 	return f.p.call(ctx, call{method: "Release", subject: lastSegment(string(id)), write: true}, func(g *fault) error {
@@ -120,7 +120,7 @@ func (f factoryProvider) Release(ctx context.Context, pool kamino.Pool, id kamin
 	})
 }
 
-// Lost implements kamino.Holder.
+// Lost implements kamino.Standby.
 func (f factoryProvider) Lost(pool kamino.Pool, id kamino.InstanceID) kamino.Warning {
 	return kamino.Warning{Found: fmt.Sprintf("pool %s has one instance less: %s is gone", pool.Name, lastSegment(string(id))), Do: fmt.Sprintf("set its capacity to %d", pool.Capacity+1)}
 }
