@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -128,6 +129,54 @@ func TestReplacedDonor(t *testing.T) {
 		p := w.restore()
 		if p.err != nil || n.Annotations[kamino.AnnotationRun] != "" || n.Tainted(kamino.TaintBlock) || len(w.switches("a-0")) > 2 {
 			t.Errorf("lease free: %t: restore ended %v; annotations %v, taints %v, %v", free, p.err, n.Annotations, n.Taints, w.switches("a-0"))
+		}
+	}
+}
+
+// TestReplacedAtPod: another VM takes over the node's name while a pod of the agent starts or works,
+// and the process is killed. The VM's kubelet runs the pod; the agent in it does nothing to the VM.
+func TestReplacedAtPod(t *testing.T) {
+	runs := map[string]func(w *world, logging bool, faults ...fault) *proc{
+		"update": func(w *world, logging bool, faults ...fault) *proc {
+			return w.startUpdate(&proc{logging: logging, faults: faults}, options("a-0"))
+		},
+		"patch": func(w *world, logging bool, faults ...fault) *proc {
+			o := patchOptions()
+			o.Pool, o.Donor = "", "a-0"
+			p := w.startPatch(o, faults...)
+			p.logging = logging
+			return p.proc
+		},
+	}
+	replace := &rival{Rival: worlds.Rival{Name: "the instance is replaced under the same name"}, happen: func(w *world) { w.ReplaceMachine("a-0") }}
+	for name, start := range runs {
+		w := aged(1)
+		golden := start(w, true)
+		w.wait()
+		played := 0
+		for _, s := range golden.log {
+			if !slices.Contains([]string{"Survey", "Seal", "Patch"}, s.call.method) {
+				continue
+			}
+			for at := s.at - 1; at < s.at+4; at++ {
+				played++
+				w := aged(1)
+				p := start(w, false, fault{kind: worlds.RivalActs, at: at, rival: replace}, fault{kind: worlds.KillUnheard, at: at + 1})
+				w.wait()
+				w.advance(w.now.Add(time.Hour))
+				w.restore()
+				w.advance(w.now.Add(time.Hour))
+				n := w.nodes["a-0"]
+				if m := w.machineOf(n); m == nil || m.Boots != 1 || m.release != 0 || m.Power != kamino.PowerOn || n.Tainted(kamino.TaintBlock) {
+					t.Errorf("%s, replaced at call %d, %s: ended %v; node %+v, machine %+v", name, at, s.call.method, p.err, n, m)
+				}
+				if wrong := w.over(); wrong != "" {
+					t.Errorf("%s, replaced at call %d, %s: ended %v; %s", name, at, s.call.method, p.err, wrong)
+				}
+			}
+		}
+		if played < 10 {
+			t.Errorf("%s: %d places", name, played)
 		}
 	}
 }

@@ -31,6 +31,8 @@ var classes = []struct {
 	{"a lease deleted", nil, []string{"a person deletes the lease"}, nil, []string{"lease-not-remade"}},
 	{"etcd restored from a backup", nil, []string{"etcd is restored from a backup of before the run", "a restore after etcd was restored from a backup", "etcd is restored from a backup while this process is frozen"},
 		[]any{TestEtcdRestoredAfterKill}, []string{"restored-lease-lost"}},
+	{"another machine under the node's name", nil, []string{"the instance is replaced under the same name", "the instance is replaced while this process is frozen"},
+		[]any{TestReplacedAtPod}, []string{"machine-unnamed"}},
 	{"another OS disk in the same VM", nil, []string{"the OS disk of a donor that is off is replaced"}, []any{TestDiskSwapped}, []string{"disk-unnamed"}},
 	{"a donor that may not reboot", nil, nil, []any{TestStories}, []string{"finish-refused"}},
 	{"the model limit", nil, nil, []any{TestYear}, []string{"model-each-night"}},

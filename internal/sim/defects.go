@@ -147,6 +147,8 @@ var portDefects = []Defect{
 		}},
 	{Name: "patch-of-another-unseen", By: "I32", What: "a node is sealed while another run upgrades its packages", Sim: true,
 		ports: func() *tampering { return &tampering{unstuck: true} }},
+	{Name: "machine-unnamed", What: "a pod of the agent works on whatever machine has the node's name", Sim: true,
+		ports: func() *tampering { return &tampering{ordered: func(n *kamino.Node) { n.SystemUUID = "" }} }},
 	{Name: "hold-remains", By: "I31", What: "what is left of a hold is not undone", Sim: true,
 		ports: func() *tampering {
 			return &tampering{holding: func(h *kamino.Holding) {

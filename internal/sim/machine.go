@@ -66,6 +66,7 @@ type simSealPod struct {
 	key   string
 	node  string
 	nonce string
+	order worlds.Order
 	late  bool // its kubelet tells late that it runs, or never when the seal has stopped it by then
 }
 
@@ -96,9 +97,22 @@ func (p *simSealPod) Ends(end worlds.End) {
 // play lets the machine of a new pod play it.
 func (w *world) play(pods map[string]*simSealPod, key string, pod *simSealPod, machine string, task kamino.Task, order kamino.SealOrder, boot string) {
 	pod.w, pod.pods, pod.key, pod.late = w, pods, key, task == kamino.TaskSeal
+	pod.order = worlds.Order{Task: task, Machine: machine, Run: order.Run, Nonce: order.Nonce, Policy: policySum(order.Policy), Boot: boot}
 	pods[key] = pod
 	if m := w.machineOf(w.nodes[pod.node]); m != nil {
-		m.Play(pod, worlds.Order{Task: task, Machine: machine, Run: order.Run, Nonce: order.Nonce, Policy: policySum(order.Policy), Boot: boot})
+		m.Play(pod, pod.order)
+	}
+}
+
+// inherit lets a machine that has taken over a node's name play the pods that are pinned to it, as
+// its kubelet does with each that has not ended: it knows of no container.
+func (m *machine) inherit() {
+	for _, pods := range []map[string]*simSealPod{m.w.sealPods, m.w.surveys, m.w.patches} {
+		for _, key := range slices.Sorted(maps.Keys(pods)) {
+			if pod := pods[key]; pod.node == m.Hostname && pod.order.Task != "" && !pod.Done && !pod.Failed {
+				m.Play(pod, pod.order)
+			}
+		}
 	}
 }
 

@@ -242,6 +242,7 @@ func (w *world) ReplaceMachine(node string) {
 	}
 	w.after(2*time.Second, func() {
 		fresh := w.addMachine(m.Pool, m.Hostname, w.pools[m.Pool].image)
+		fresh.inherit()
 		w.happened("machine %s is now VM %s", m.Hostname, fresh.VMID)
 	})
 }

@@ -38,7 +38,8 @@ type tampering struct {
 	mark      func(*kamino.Mark)
 	drain     func(*kamino.DrainOptions)
 	drained   func(*kamino.Node)
-	unstuck   bool // no pod that another run has on a node holds its drain up
+	unstuck   bool               // no pod that another run has on a node holds its drain up
+	ordered   func(*kamino.Node) // to a pod of the agent
 	sealPod   func(*kamino.AgentPod)
 	keepPods  bool // seal pods are never deleted
 	pulse     func(time.Time) time.Time
@@ -246,6 +247,7 @@ func (c faultyCluster) AgentPod(ctx context.Context, run string, task kamino.Tas
 }
 
 func (c faultyCluster) StartAgent(ctx context.Context, n kamino.Node, task kamino.Task, order kamino.SealOrder) error {
+	do(c.t.ordered, &n)
 	return c.t.err(c.Cluster.StartAgent(ctx, n, task, order))
 }
 

@@ -291,9 +291,11 @@ func (w *World) tendPods() {
 	for i := range list.Items {
 		pod := &list.Items[i]
 		m := w.machineNamed(pod.Spec.NodeName)
-		uid := string(pod.UID)
+		if m == nil || !m.Kubelet {
+			continue
+		}
+		uid := string(pod.UID) + " " + m.vm // a machine that has taken over the name runs it again
 		switch {
-		case m == nil || !m.Kubelet:
 		case pod.DeletionTimestamp != nil && !w.pods["end "+uid]:
 			w.pods["end "+uid] = true
 			m.Later(podStopTime, func() {
@@ -303,7 +305,7 @@ func (w *World) tendPods() {
 					w.comes(m)
 				}
 			})
-		case !w.pods[uid]:
+		case !w.pods[uid] && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed:
 			w.pods[uid] = true
 			if order, ok := orderOf(pod); ok {
 				m.Play(&agentsPod{m, pod}, order)

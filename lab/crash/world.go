@@ -76,7 +76,7 @@ type World struct {
 	runs       int
 	machines   map[string]*machine // by lower-case ID of the instance
 	canaries   map[string]bool     // nodes of canaries
-	pods       map[string]bool     // UIDs of those whose kubelet has seen them, and "end UID" of those that end
+	pods       map[string]bool     // "UID VM" of those that the kubelet of that machine has seen, and "end UID VM" of those that end
 	apiAway    time.Time           // Kubernetes answers again at that time
 	conflicts  time.Time           // until then evictions are answered with 409
 	coming     bool                // a pod comes back that tolerates everything
