@@ -7,7 +7,7 @@ import (
 )
 
 // Has reports whether the verdicts include a code.
-func Has(verdicts []Verdict, code string) bool {
+func Has(verdicts []Verdict, code Code) bool {
 	return slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Code == code })
 }
 
@@ -44,11 +44,11 @@ type Candidate struct {
 
 // Verdict is a reason why a node is rejected.
 type Verdict struct {
-	Code string `json:"code"` // stable, for programs
+	Code Code   `json:"code"` // stable, for programs
 	Text string `json:"text"`
 }
 
 // Reject adds a reason why the node is rejected.
-func (c *Candidate) Reject(code, text string, args ...any) {
+func (c *Candidate) Reject(code Code, text string, args ...any) {
 	c.Reasons = append(c.Reasons, Verdict{code, fmt.Sprintf(text, args...)})
 }

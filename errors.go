@@ -138,7 +138,7 @@ func each(lines []string) (out []string) {
 // Refusal is one reason why Kamino does not touch a pool or a node. It names the field, its value,
 // and what the user can do.
 type Refusal struct {
-	Code  string `json:"code"`            // stable, for programs: "upgrade-policy", "spot", …
+	Code  Code   `json:"code"`            // stable, for programs: "upgrade-policy", "spot", …
 	Field string `json:"field"`           // where the value is
 	Value string `json:"value"`           // the value found there
 	Why   string `json:"why"`             // what would go wrong
@@ -157,22 +157,8 @@ func (r Refusal) String() string {
 // Spot reports whether the provider may take the machine away at any time, according to its
 // Refusals.
 func Spot(list []Refusal) bool {
-	return slices.ContainsFunc(list, func(r Refusal) bool { return r.Code == "spot" })
+	return slices.ContainsFunc(list, func(r Refusal) bool { return r.Code == CodeSpot })
 }
-
-// Codes of refusals that concern only taking donors or promoting. A withdrawal or a rollback
-// ignores them: a pool must be able to return to a former image, most of all while a bad one is
-// rolled out.
-const (
-	CodeShared    = "shared" // the pool's next image is also that of another pool
-	CodeRefresh   = "refresh"
-	CodeSuspended = "suspended"
-	CodeWarmPool  = "warm-pool"
-	CodeRepairs   = "automatic-repairs"
-	CodeNoImage   = "no-image" // the image that the pool's next instance boots from does not exist
-)
-
-var notOfGoingBack = []string{CodeShared, CodeRefresh, CodeSuspended, CodeWarmPool, CodeRepairs, CodeNoImage}
 
 // RefusedError lists every refusal that applies. Nothing was changed.
 type RefusedError struct {
@@ -221,17 +207,6 @@ func RefuseUnknown(node string) error {
 func RefuseMark(node string, err error) error {
 	return &RefusedError{Subject: "node " + node, Refusals: []Refusal{{Code: "mark", Why: err.Error(), Do: LeftAlone(node)}}}
 }
-
-// CodeSealPod is the code of a refusal that concerns the seal pod on any node: its image is
-// unknown, or not admitted.
-const CodeSealPod = "seal-pod"
-
-// CodeLocalVolume is the code of the refusal of a node whose machine stores the data of a
-// PersistentVolume. A drain keeps that data, a stop destroys it. No option lifts the refusal.
-const CodeLocalVolume = "local-volume"
-
-// CodeReturns is the code of the refusal of a node for pods that would come back after an eviction.
-const CodeReturns = "returning-pods"
 
 // OfNode reports whether all refusals concern only this node and were found before anything was
 // taken. Such a candidate has cost nothing, and the next candidate may succeed.
@@ -356,6 +331,3 @@ func InBrackets(s string) string {
 	}
 	return " (" + s + ")"
 }
-
-// CodeNoCanary is the code of the refusal of a proof where no canary can be created.
-const CodeNoCanary = "no-canary"

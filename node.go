@@ -318,7 +318,7 @@ func (b BlockedNode) Do() string {
 
 // Refusal is the refusal of a node that a patch left blocked.
 func (b BlockedNode) Refusal() Refusal {
-	return Refusal{Code: "patch-failed", Why: "the node is blocked " + b.String(), Do: b.Do()}
+	return Refusal{Code: CodePatchFailed, Why: "the node is blocked " + b.String(), Do: b.Do()}
 }
 
 // RestrictedDomain is the domain of the labels that a kubelet cannot set on its own Node, because

@@ -102,8 +102,8 @@ func (o AutoOptions) validateOverlaps() error {
 // Unlifted removes the refusals that an option overrides.
 func (o Options) Unlifted(list []Refusal) []Refusal {
 	return slices.DeleteFunc(slices.Clone(list), func(f Refusal) bool {
-		return f.Allow == "allow-spot" && o.AllowSpot || f.Allow == AllowAdopt && o.AdoptModel ||
-			f.Allow == allowImageOnly && o.ImageOnly || o.Back && slices.Contains(notOfGoingBack, f.Code)
+		return f.Allow == AllowSpot && o.AllowSpot || f.Allow == AllowAdopt && o.AdoptModel ||
+			f.Allow == AllowImageOnly && o.ImageOnly || o.Back && slices.Contains(notOfGoingBack, f.Code)
 	})
 }
 

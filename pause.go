@@ -21,9 +21,6 @@ func (p Pause) String() string {
 // HowToResume is the advice that ends a pause.
 const HowToResume = "kamino resume ends it"
 
-// CodePaused is the code of the refusal of a run or a promotion while the cluster is paused.
-const CodePaused = "paused"
-
 // AnnotationPaused on the namespace kamino-system is the stop switch; its value is the reason.
 // AnnotationPausedBy holds a Pause as JSON, which counts only if it has the same reason.
 const (

@@ -137,7 +137,7 @@ func (p Pin) why() string {
 
 // Refusal is the refusal to replace a pinned image.
 func (p Pin) Refusal(pool Pool) Refusal {
-	return Refusal{Code: "pinned", Field: "image of the model of pool " + pool.Name, Value: LastSegments(p.Image, 3),
+	return Refusal{Code: CodePinned, Field: "image of the model of pool " + pool.Name, Value: LastSegments(p.Image, 3),
 		Why:   p.why(),
 		Do:    "keep it, or replace it with --adopt-model",
 		Allow: AllowAdopt}
@@ -203,7 +203,8 @@ func (l Ledger) Pinned(pool Pool, versions []Version) *Pin {
 // The names of the options that override a refusal.
 const (
 	AllowAdopt     = "adopt-model"
-	allowImageOnly = "image-only"
+	AllowImageOnly = "image-only"
+	AllowSpot      = "allow-spot"
 )
 
 // NotePromoted records that the promotion of a version was seen to be done.

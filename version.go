@@ -126,7 +126,7 @@ type Bad struct {
 
 // RefuseSame is the refusal to make another image of a disk like that of this bad version.
 func (v Version) RefuseSame(node string) Refusal {
-	return Refusal{Code: "bad-image", Why: fmt.Sprintf("it has the same packages as when version %s was made of it, which is withdrawn: %s", v.Name, Plain(v.Bad)),
+	return Refusal{Code: CodeBadImage, Why: fmt.Sprintf("it has the same packages as when version %s was made of it, which is withdrawn: %s", v.Name, Plain(v.Bad)),
 		Do: fmt.Sprintf("kamino patch --target-node %s, or choose another node: kamino plan ranks them", node)}
 }
 

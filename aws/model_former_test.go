@@ -311,7 +311,7 @@ func TestMissingImage(t *testing.T) {
 				}
 				pool, err := c.Pool(ctx, "aws:eu-central-1/blue")
 				c.must(err)
-				if got := codes(pool.Refusals); got != kamino.CodeNoImage {
+				if got := codes(pool.Refusals); got != string(kamino.CodeNoImage) {
 					t.Fatalf("refused for %q", got)
 				}
 				if r := pool.Refusals[0]; !strings.Contains(r.Why, v[0].ID) || !strings.Contains(r.Do, "kamino rollback --pool blue --to VERSION") {

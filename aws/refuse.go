@@ -43,7 +43,7 @@ const makeImage = "make an image with: kamino update --target-node NODE --image-
 
 // refusePool tells what speaks against a group, and whether something is being done to it.
 func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusal, updating bool, err error) {
-	add := func(code, field, value, why, do string) {
+	add := func(code kamino.Code, field, value, why, do string) {
 		out = append(out, kamino.Refusal{Code: code, Field: field, Value: value, Why: why, Do: do})
 	}
 	if g.recipe.Template == "" {
@@ -56,9 +56,9 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 			if !strings.HasPrefix(text(t.Key), o.tag) || o.pointer && g.recipe.Parameter != "" {
 				continue
 			}
-			add("owner", "Tags", text(t.Key), "the group is managed by "+o.name+", which writes its recipe back", o.do)
+			add(kamino.CodeOwner, "Tags", text(t.Key), "the group is managed by "+o.name+", which writes its recipe back", o.do)
 			if owned = true; o.image {
-				out[len(out)-1].Allow = allowImageOnly
+				out[len(out)-1].Allow = kamino.AllowImageOnly
 			}
 		}
 	}
@@ -67,7 +67,7 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 			map[bool]string{true: makeImage + "set its AMI ID where the owner has the image",
 				false: "set the group's template version to $Default or a number; or make a parameter that holds the present AMI (aws ssm put-parameter --type String --data-type aws:ec2:image --name NAME --value AMI) " +
 					"and set the template's ImageId to resolve:ssm:NAME; or " + makeImage + "set its AMI ID in the template"}[owned])
-		out[len(out)-1].Allow = allowImageOnly
+		out[len(out)-1].Allow = kamino.AllowImageOnly
 	}
 	if field := ownImage(g.MixedInstancesPolicy); field != "" {
 		add("override", "MixedInstancesPolicy", field, "an override has an image or a template of its own, which goes before the group's", "remove "+field+" from the overrides")
@@ -94,10 +94,6 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 	}
 	return out, text(g.Status) != "", err
 }
-
-// allowImageOnly is the option that lifts a refusal about what Kamino may write of a recipe: it
-// makes an image, and writes none.
-const allowImageOnly = "image-only"
 
 // refuseMissing refuses a group whose next instance has no image: somebody deregistered it, such
 // as a program that deletes unused images and does not read parameters.
@@ -166,20 +162,20 @@ func (p *Provider) refreshing(ctx context.Context, name string) (string, error) 
 // refuseInstance tells what speaks against an instance as donor.
 func refuseInstance(in types.Instance, shutdown string) (out []kamino.Refusal) {
 	name := text(in.InstanceId)
-	add := func(code, field, value, why, do string) {
+	add := func(code kamino.Code, field, value, why, do string) {
 		out = append(out, kamino.Refusal{Code: code, Field: field, Value: value, Why: why, Do: do})
 	}
 	switch {
 	case in.InstanceLifecycle == types.InstanceLifecycleTypeSpot:
-		add("spot", "InstanceLifecycle", "spot", "Spot Instances of a group cannot be stopped", "choose an on-demand node")
+		add(kamino.CodeSpot, "InstanceLifecycle", "spot", "Spot Instances of a group cannot be stopped", "choose an on-demand node")
 	case in.RootDeviceType != types.DeviceTypeEbs:
-		add("ephemeral", "RootDeviceType", string(in.RootDeviceType), "an instance with an instance-store root cannot be stopped", "use images with an EBS root")
+		add(kamino.CodeEphemeral, "RootDeviceType", string(in.RootDeviceType), "an instance with an instance-store root cannot be stopped", "use images with an EBS root")
 	}
 	if strings.HasPrefix(text(in.PlatformDetails), "Windows") {
 		add("windows", "PlatformDetails", text(in.PlatformDetails), "only Linux nodes can be sealed", "choose another pool")
 	}
 	if in.Operator != nil && sdk.ToBool(in.Operator.Managed) {
-		add("owner", "Operator.Principal", text(in.Operator.Principal), "the instance is managed by "+text(in.Operator.Principal), "choose a node of a self-managed group")
+		add(kamino.CodeOwner, "Operator.Principal", text(in.Operator.Principal), "the instance is managed by "+text(in.Operator.Principal), "choose a node of a self-managed group")
 	}
 	if len(in.ProductCodes) > 0 {
 		add("product-code", "ProductCodes", text(in.ProductCodes[0].ProductCodeId), "the image is from AWS Marketplace, and no other image may be made from its disk",

@@ -16,7 +16,7 @@ import (
 func codes(list []kamino.Refusal) string {
 	var out []string
 	for _, r := range list {
-		out = append(out, r.Code)
+		out = append(out, string(r.Code))
 	}
 	return strings.Join(out, " ")
 }

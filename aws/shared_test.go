@@ -93,7 +93,7 @@ func TestRefuseSharedTemplate(t *testing.T) {
 func fields(list []kamino.Refusal) string {
 	var out []string
 	for _, r := range list {
-		out = append(out, r.Code+" "+r.Field)
+		out = append(out, string(r.Code)+" "+r.Field)
 	}
 	return strings.Join(out, ", ")
 }

@@ -66,18 +66,18 @@ func fitPool(model saved, donor kamino.Instance, offers region) (r refusals) {
 func fitModel(r *refusals, model saved, donor kamino.Instance) {
 	security := cmp.Or(model.Security, "Standard")
 	if !strings.EqualFold(security, donor.SecurityType) {
-		r.add("fit", profile+"securityProfile.securityType", security,
+		r.add(kamino.CodeFit, profile+"securityProfile.securityType", security,
 			fmt.Sprintf("the donor is %s, and all versions of an image definition have one security type", donor.SecurityType), otherDonor)
 	}
 	if c := value(model.Controller); c != "" && !strings.EqualFold(c, donor.Controller) {
-		r.add("fit", profile+"storageProfile.diskControllerType", c, "the donor's disk is attached by "+donor.Controller, otherDonor)
+		r.add(kamino.CodeFit, profile+"storageProfile.diskControllerType", c, "the donor's disk is attached by "+donor.Controller, otherDonor)
 	}
 	if donor.Generation == "V1" && (!strings.EqualFold(security, "Standard") || value(model.Controller) == nvme) {
-		r.add("fit", "instanceView.hyperVGeneration", donor.Generation, "new instances of the model need generation V2", otherDonor)
+		r.add(kamino.CodeFit, "instanceView.hyperVGeneration", donor.Generation, "new instances of the model need generation V2", otherDonor)
 	}
 	if disk := model.OSDisk; disk != nil {
 		if gb := int(value(disk.DiskSizeGB)); gb > 0 && donor.DiskGB > gb {
-			r.add("fit", profile+"storageProfile.osDisk.diskSizeGB", fmt.Sprint(gb),
+			r.add(kamino.CodeFit, profile+"storageProfile.osDisk.diskSizeGB", fmt.Sprint(gb),
 				fmt.Sprintf("the donor's OS disk has %d GiB, and no instance can have a smaller disk than its image", donor.DiskGB),
 				fmt.Sprintf("choose another node, or az vmss update --set virtualMachineProfile.storageProfile.osDisk.diskSizeGB=%d", donor.DiskGB))
 		}
@@ -101,7 +101,7 @@ func fitSize(r *refusals, model saved, donor kamino.Instance, offers region) {
 	name := value(model.SKU.Name)
 	next := offers.size(name)
 	refuse := func(what, has, can string) {
-		r.add("fit", "sku.name", name, fmt.Sprintf("that size has %s %s, the donor (%s) has %s", what, can, donor.Size, has), otherDonor)
+		r.add(kamino.CodeFit, "sku.name", name, fmt.Sprintf("that size has %s %s, the donor (%s) has %s", what, can, donor.Size, has), otherDonor)
 	}
 	if next.architecture != "" && donor.Architecture != "" && !strings.EqualFold(next.architecture, donor.Architecture) {
 		refuse("architecture", donor.Architecture, next.architecture)
@@ -126,7 +126,7 @@ func offered(list []string, want string) bool { return len(list) == 0 || listed(
 func fitDefinition(r *refusals, definition kamino.Artifact, model saved, controller string) {
 	const do = "if no instance uses its versions, delete the definition; else choose another gallery with --gallery"
 	if has := split(cmp.Or(definition.Controller, scsi)); !offered(has, controller) {
-		r.add("fit", controllerFeature+" of image definition "+definition.Name, strings.Join(has, ","),
+		r.add(kamino.CodeFit, controllerFeature+" of image definition "+definition.Name, strings.Join(has, ","),
 			"the pool's machines attach their disks by "+controller+", and features of a definition never change", do)
 	}
 	if plan := planText(model.Plan); !strings.EqualFold(plan, definition.Plan) {

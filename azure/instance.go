@@ -165,7 +165,7 @@ func refuseInstance(props *armcompute.VirtualMachineScaleSetVMProperties) []kami
 	var r refusals
 	if sp := props.StorageProfile; sp != nil && sp.OSDisk != nil {
 		if d := sp.OSDisk.DiffDiskSettings; d != nil && value(d.Option) != "" {
-			r.add("ephemeral", "properties.storageProfile.osDisk.diffDiskSettings.option", string(*d.Option),
+			r.add(kamino.CodeEphemeral, "properties.storageProfile.osDisk.diffDiskSettings.option", string(*d.Option),
 				"an ephemeral OS disk cannot be snapshotted and does not outlive a stop", "choose a node with a managed OS disk")
 		}
 	}

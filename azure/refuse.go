@@ -14,7 +14,7 @@ import (
 // refusals collects what speaks against a pool or an instance.
 type refusals []kamino.Refusal
 
-func (r *refusals) add(code, field, value, why, do string) {
+func (r *refusals) add(code kamino.Code, field, value, why, do string) {
 	*r = append(*r, kamino.Refusal{Code: code, Field: field, Value: value, Why: why, Do: do})
 }
 
@@ -91,7 +91,7 @@ func (p *Provider) refuseOwner(pool *kamino.Pool, tags map[string]*string) {
 	pool.Refusals = append(pool.Refusals, kamino.Refusal{Code: "capz", Field: "image of the model", Value: pool.Model.Image,
 		Why:   pool.Owner.Name + " owns this pool: it would put its own image back into the scale set and replace the nodes that booted from another",
 		Do:    "change the image in the spec of its AzureMachinePool: kamino update --image-only makes one, and prints the lines",
-		Allow: "image-only"})
+		Allow: kamino.AllowImageOnly})
 }
 
 // refusePolicy refuses what would carry a new image to running nodes.
@@ -123,11 +123,11 @@ func refuseProfile(r *refusals, vm *armcompute.VirtualMachineScaleSetVMProfile) 
 	}
 	if sp := vm.StorageProfile; sp != nil && sp.OSDisk != nil {
 		if d := sp.OSDisk.DiffDiskSettings; d != nil && value(d.Option) != "" {
-			r.add("ephemeral", "properties.virtualMachineProfile.storageProfile.osDisk.diffDiskSettings.option", string(*d.Option),
+			r.add(kamino.CodeEphemeral, "properties.virtualMachineProfile.storageProfile.osDisk.diffDiskSettings.option", string(*d.Option),
 				"an ephemeral OS disk cannot be snapshotted and does not outlive a stop", "use a pool with managed OS disks")
 		}
 		if os := value(sp.OSDisk.OSType); os == armcompute.OperatingSystemTypesWindows {
-			r.add("os", "properties.virtualMachineProfile.storageProfile.osDisk.osType", string(os),
+			r.add(kamino.CodeOS, "properties.virtualMachineProfile.storageProfile.osDisk.osType", string(os),
 				"only Linux disks can be sealed", "choose a Linux pool")
 		}
 	}
@@ -136,7 +136,7 @@ func refuseProfile(r *refusals, vm *armcompute.VirtualMachineScaleSetVMProfile) 
 			"the disk of a Confidential VM is bound to its VM", "choose another pool")
 	}
 	if pr := value(vm.Priority); pr == armcompute.VirtualMachinePriorityTypesSpot || pr == armcompute.VirtualMachinePriorityTypesLow {
-		*r = append(*r, kamino.Refusal{Code: "spot", Field: "properties.virtualMachineProfile.priority", Value: string(pr),
-			Why: "Azure may evict the donor while it is off", Do: "choose another pool, or use --allow-spot", Allow: "allow-spot"})
+		*r = append(*r, kamino.Refusal{Code: kamino.CodeSpot, Field: "properties.virtualMachineProfile.priority", Value: string(pr),
+			Why: "Azure may evict the donor while it is off", Do: "choose another pool, or use --allow-spot", Allow: kamino.AllowSpot})
 	}
 }

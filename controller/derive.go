@@ -174,9 +174,9 @@ func (d deriving) conditions() {
 	var why []string
 	for _, verdict := range plan.Why {
 		switch verdict.Code {
-		case "age": // its text changes with the age
+		case kamino.CodeAge: // its text changes with the age
 			why = append(why, fmt.Sprintf("image %s is older than %s", plan.Image, d.w.maxAge))
-		case "no-image", "patches":
+		case kamino.CodeNoImage, kamino.CodePatches:
 			why = append(why, verdict.Text)
 		}
 	}
@@ -233,7 +233,7 @@ func (d deriving) decide() {
 	case plan.Action == poolstate.DoFinish:
 		d.ready(metav1.ConditionUnknown, v1alpha1.ReasonRunning, d.message())
 		d.finish()
-	case len(plan.Held) > 0 && !(d.w.patchDue && only(plan.Held, "too-few-candidates", "today")):
+	case len(plan.Held) > 0 && !(d.w.patchDue && only(plan.Held, kamino.CodeTooFew, kamino.CodeToday)):
 		d.held()
 	case need || d.w.patchDue:
 		if !need {
@@ -342,9 +342,9 @@ func (d deriving) failure() (text string, again time.Time) {
 }
 
 // reasons are the reasons of the condition Ready, by the code of the held verdict.
-var reasons = map[string]string{
-	"pinned": v1alpha1.ReasonPinned, "foreign-model": v1alpha1.ReasonPinned, "paused": v1alpha1.ReasonPaused,
-	"refused": v1alpha1.ReasonRefused, "promote": v1alpha1.ReasonAwaits, "error": v1alpha1.ReasonUnreadable,
+var reasons = map[kamino.Code]string{
+	kamino.CodePinned: v1alpha1.ReasonPinned, kamino.CodeForeignModel: v1alpha1.ReasonPinned, kamino.CodePaused: v1alpha1.ReasonPaused,
+	kamino.CodeRefused: v1alpha1.ReasonRefused, kamino.CodePromote: v1alpha1.ReasonAwaits, kamino.CodeError: v1alpha1.ReasonUnreadable,
 }
 
 func (d deriving) held() {
@@ -355,12 +355,12 @@ func (d deriving) held() {
 		reason = v1alpha1.ReasonOwned
 	case reason == v1alpha1.ReasonAwaits:
 		status = metav1.ConditionUnknown
-	case first.Code == "today":
+	case first.Code == kamino.CodeToday:
 		y, m, day := d.w.now.UTC().Date()
 		d.nextRun(d.w.hours.next(time.Date(y, m, day+1, 0, 0, 0, 0, time.UTC)))
 	}
 	text := said(plan.Held)
-	if first.Code == "too-few-candidates" {
+	if first.Code == kamino.CodeTooFew {
 		text += rejected(plan.Candidates)
 	}
 	d.ready(status, reason, text)
@@ -369,7 +369,7 @@ func (d deriving) held() {
 // rejected counts by code why nodes are no candidates. The texts are not used, because they contain
 // times that change.
 func rejected(all []kamino.Candidate) string {
-	count := map[string]int{}
+	count := map[kamino.Code]int{}
 	for _, c := range all {
 		for _, r := range c.Reasons {
 			count[r.Code]++
@@ -394,6 +394,6 @@ func said(verdicts []kamino.Verdict) string {
 }
 
 // only reports whether every verdict has one of the codes.
-func only(verdicts []kamino.Verdict, codes ...string) bool {
+func only(verdicts []kamino.Verdict, codes ...kamino.Code) bool {
 	return !slices.ContainsFunc(verdicts, func(v kamino.Verdict) bool { return !slices.Contains(codes, v.Code) })
 }

@@ -176,7 +176,7 @@ func (w *world) kept() {
 	w.view.Status.Runs = []kamino.PastRun{{Verb: kamino.VerbWithdraw, Step: kamino.StepWatch, Withdrawn: "v", Reason: "x", Failure: "y"}}
 }
 
-func (w *world) hold(code string) {
+func (w *world) hold(code kamino.Code) {
 	w.view.Plan.Action, w.view.Plan.Held = poolstate.DoNothing, []kamino.Verdict{{Code: code, Text: "x"}}
 }
 

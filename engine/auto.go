@@ -119,7 +119,7 @@ func (a *autoRun) do(ctx context.Context) error {
 	case poolstate.DoUpdate:
 		return a.tryCandidates(ctx)
 	}
-	if l := a.pool.Lease; l.Ledger.Promoted != nil && l.Holder == "" && kamino.Has(a.plan.Held, "pinned") {
+	if l := a.pool.Lease; l.Ledger.Promoted != nil && l.Holder == "" && kamino.Has(a.plan.Held, kamino.CodePinned) {
 		return a.engine.unjudged(ctx, a.pool)
 	}
 	return nil

@@ -26,11 +26,11 @@ func (e *Engine) PlanPools(ctx context.Context, opts kamino.AutoOptions) ([]pool
 		o := all[i]
 		plans[i], errs[i] = o.Decide(opts, e.now()), o.Err
 		if run := o.Lease.Unfinished(e.now()); run != nil && run.Alive && plans[i].Action == poolstate.DoFinish {
-			plans[i].Hold("held", "run %s (process %s) is active: its last heartbeat was %.0fs ago", run.Run, run.Process, run.Silence)
+			plans[i].Hold(kamino.CodeHeld, "run %s (process %s) is active: its last heartbeat was %.0fs ago", run.Run, run.Process, run.Silence)
 		}
 		if err := detail(ctx, own, o, opts, &plans[i]); err != nil {
 			errs[i] = err
-			plans[i].Hold("error", "%v", err)
+			plans[i].Hold(kamino.CodeError, "%v", err)
 		}
 		after := plans[i]
 		if plans[i].HeldBy(paused); plans[i].Action != after.Action {
@@ -100,7 +100,7 @@ func detail(ctx context.Context, e *Engine, o poolstate.State, opts kamino.AutoO
 			return nil
 		case stepRefused(plan.Refusals):
 			for _, r := range plan.Refusals {
-				p.Hold("refused", "%s; %s", r.Why, r.Do)
+				p.Hold(kamino.CodeRefused, "%s; %s", r.Why, r.Do)
 			}
 			p.Refusals = plan.Refusals
 			return nil
@@ -111,7 +111,7 @@ func detail(ctx context.Context, e *Engine, o poolstate.State, opts kamino.AutoO
 		p.Refuse(plan.Refusals, opts.MinCandidates)
 	}
 	if p.Donor != "" {
-		p.Hold("refused", "%d candidates are refused", refused)
+		p.Hold(kamino.CodeRefused, "%d candidates are refused", refused)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (e *Engine) Doctor(ctx context.Context, opts kamino.AutoOptions, donor stri
 	d.check("cluster", "prepared, and allows what a run does", func() error { return d.checkCluster(ctx) })
 	var paused *kamino.RefusedError
 	if errors.As(e.refusePaused(ctx), &paused) { // the run reports if it may not read the pause
-		d.failed(kamino.CodePaused, paused)
+		d.failed(string(kamino.CodePaused), paused)
 	}
 	if donor != "" {
 		return append(d.checks, doctorRun(ctx, e, opts.Options)...), nil
@@ -179,10 +179,10 @@ func (d *doctor) refused(r kamino.Refusal) {
 	if r.Field != "" {
 		found = fmt.Sprintf("%s is %q: %s", r.Field, r.Value, r.Why)
 	}
-	if slices.Contains(peekable, r.Code) {
+	if slices.Contains(peekable, string(r.Code)) {
 		found = r.Why
 	}
-	d.add(Check{Name: r.Code, State: CheckFailed, Found: found, Do: r.Do})
+	d.add(Check{Name: string(r.Code), State: CheckFailed, Found: found, Do: r.Do})
 }
 
 // checkLease reads the lease. A run that holds it is no fault, but prevents another run.

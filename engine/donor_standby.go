@@ -39,7 +39,7 @@ func (d *donor) refuseHeld(ctx context.Context) error {
 	if err != nil || how == kamino.InService || how == kamino.Remains {
 		return err
 	}
-	return &kamino.RefusedError{Subject: "node " + d.node.Name, Refusals: []kamino.Refusal{{Code: "held", Field: "state in pool " + d.pool.Name, Value: string(how),
+	return &kamino.RefusedError{Subject: "node " + d.node.Name, Refusals: []kamino.Refusal{{Code: kamino.CodeHeld, Field: "state in pool " + d.pool.Name, Value: string(how),
 		Why: "the donor's instance is not in service, and no run is known that took it out", Do: "kamino restore shows what to do; or choose another node"}}}
 }
 

@@ -96,7 +96,7 @@ func misfits(have, want kamino.Artifact) (list []kamino.Refusal) {
 			f.have = f.absent
 		}
 		if f.want != "" && !strings.EqualFold(f.have, f.want) {
-			list = append(list, kamino.Refusal{Code: "fit", Field: f.name + " of image definition " + have.Name, Value: f.have,
+			list = append(list, kamino.Refusal{Code: kamino.CodeFit, Field: f.name + " of image definition " + have.Name, Value: f.have,
 				Why: fmt.Sprintf("image definition %s has %s %s, the donor %s, and it can never be changed", have.Name, f.name, f.have, f.want),
 				Do:  "if no instance uses its versions, delete the definition; else choose another gallery with --gallery"})
 		}

@@ -39,7 +39,7 @@ func (p *patch) lookCheck(ctx context.Context) (workflow.Next, error) {
 	case pod.Done:
 		return workflow.Done("its packages can be upgraded"), nil
 	case pod.Refused:
-		return workflow.Next{}, &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{{Code: "patch", Why: "its packages cannot be upgraded as it is, and no pod was evicted: " + pod.Message,
+		return workflow.Next{}, &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{{Code: kamino.CodePatch, Why: "its packages cannot be upgraded as it is, and no pod was evicted: " + pod.Message,
 			Do: "follow the message on the node, or choose another one"}}}
 	case pod.Ousted, pod.Failed && pod.Started:
 		p.leaveToUpgrade("its pod " + pod.Message)
@@ -94,6 +94,6 @@ func unreadyDaemons(list []kamino.DaemonPod) string {
 	return ""
 }
 
-func refusePatch(node, code, why, do string) error {
+func refusePatch(node string, code kamino.Code, why, do string) error {
 	return &kamino.RefusedError{Subject: "node " + node, Refusals: []kamino.Refusal{{Code: code, Why: why, Do: do}}}
 }

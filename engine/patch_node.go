@@ -107,7 +107,7 @@ func (p *patch) lookPatch(ctx context.Context) (workflow.Next, error) {
 			return p.engine.Cluster.StartAgent(ctx, n, kamino.TaskPatch, p.patchOrder(kamino.TaskPatch, ""))
 		}).Then("the package manager", 0), nil
 	case pod.Refused:
-		return p.untouched(n, mark, true, &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{{Code: "patch", Why: pod.Message, Do: "follow the message on the node, or choose another one"}}})
+		return p.untouched(n, mark, true, &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{{Code: kamino.CodePatch, Why: pod.Message, Do: "follow the message on the node, or choose another one"}}})
 	case pod.Ousted || pod.Done:
 		// The container runtime was restarted under the pod, or its report was removed. Another pod
 		// finds the unit.

@@ -104,7 +104,7 @@ var peekable = []string{kamino.StepGallery, kamino.StepDefinition, kamino.StepVe
 // change.
 func stepRefused(refusals []kamino.Refusal) bool {
 	return slices.ContainsFunc(refusals, func(r kamino.Refusal) bool {
-		return r.Allow == kamino.AllowAdopt || r.Code == kamino.CodeSealPod || r.Code == kamino.CodeNoCanary || slices.Contains(peekable, r.Code)
+		return r.Allow == kamino.AllowAdopt || r.Code == kamino.CodeSealPod || r.Code == kamino.CodeNoCanary || slices.Contains(peekable, string(r.Code))
 	})
 }
 
@@ -124,7 +124,7 @@ func (p *dryRun) peek(ctx context.Context) error {
 				p.plan.Refusals = append(p.plan.Refusals, refused.Refusals...)
 				continue
 			}
-			p.plan.Refusals = append(p.plan.Refusals, kamino.Refusal{Code: s.Name, Why: err.Error(), Do: kamino.AdviceOr(err, "kamino status shows what is there")})
+			p.plan.Refusals = append(p.plan.Refusals, kamino.Refusal{Code: kamino.Code(s.Name), Why: err.Error(), Do: kamino.AdviceOr(err, "kamino status shows what is there")})
 			continue
 		}
 		p.peeked[s.Name] = planned(next)

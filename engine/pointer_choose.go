@@ -58,7 +58,7 @@ func (p *pointer) refuseOwned() error {
 	if p.pool.Owner == nil || p.opts.NewNodes == 0 {
 		return nil
 	}
-	return &kamino.RefusedError{Subject: "pool " + p.pool.Name, Refusals: []kamino.Refusal{{Code: "owned", Field: "--new-updated-nodes", Value: fmt.Sprint(p.opts.NewNodes),
+	return &kamino.RefusedError{Subject: "pool " + p.pool.Name, Refusals: []kamino.Refusal{{Code: kamino.CodeOwned, Field: "--new-updated-nodes", Value: fmt.Sprint(p.opts.NewNodes),
 		Why: p.pool.Owner.Name + " writes the model and the number of instances, and would undo it", Do: "omit --new-updated-nodes"}}}
 }
 

@@ -122,7 +122,7 @@ func (r *Run) lookRecover(ctx context.Context) (workflow.Next, error) {
 		return next, err
 	}
 	if n := r.donor.node; n.Twin != "" && !continues {
-		return workflow.Next{}, &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{{Code: "machine", Field: "spec.providerID", Value: string(n.ProviderID),
+		return workflow.Next{}, &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{{Code: kamino.CodeMachine, Field: "spec.providerID", Value: string(n.ProviderID),
 			Why: "node " + n.Twin + " shows the same machine: the disk of another node could become the image",
 			Do:  "find out which of the two runs on it, and delete the other Node object: kubectl delete node NODE"}}}
 	}

@@ -13,7 +13,7 @@ func (r *Run) refuse(midRun bool) error {
 	all := selection.RefuseNode(r.donor.node, r.opts, midRun)
 	if mark, err := r.donor.node.Mark(); r.plan != nil && err == nil && mark.Patches() && mark.Begun && r.work() == "" {
 		// A run would give the node back, and find it blocked then.
-		all = append(all, kamino.Refusal{Code: "patch-failed", Why: mark.Patching(), Do: kamino.GoesOn(r.donor.node.Name)})
+		all = append(all, kamino.Refusal{Code: kamino.CodePatchFailed, Why: mark.Patching(), Do: kamino.GoesOn(r.donor.node.Name)})
 	}
 	if !kamino.SameVM(r.donor.instance.VMID, r.donor.node.SystemUUID) {
 		all = append(all, kamino.Refusal{Code: "identity", Field: "status.nodeInfo.systemUUID", Value: r.donor.node.SystemUUID,

@@ -14,7 +14,7 @@ import (
 func (p PoolPlan) RunOf(o kamino.AutoOptions, donor string) kamino.Options {
 	run := o.Options
 	run.Donor = donor
-	if run.Today != kamino.TodayAgain || kamino.Has(p.Why, "unfinished") {
+	if run.Today != kamino.TodayAgain || kamino.Has(p.Why, kamino.CodeUnfinished) {
 		run.Today = kamino.TodayOfAny
 	}
 	return run
@@ -98,18 +98,18 @@ func (p *PoolPlan) Refuse(refusals []kamino.Refusal, least int) {
 	left := Ranked(p.Candidates)
 	if len(left) < least {
 		p.Refusals = refusals
-		p.Hold("too-few-candidates", "%d candidates found, at least %d required", len(left), least)
+		p.Hold(kamino.CodeTooFew, "%d candidates found, at least %d required", len(left), least)
 		return
 	}
 	p.Donor = left[0].Node
 }
 
-func (p *PoolPlan) because(code, text string, args ...any) {
+func (p *PoolPlan) because(code kamino.Code, text string, args ...any) {
 	p.Why = append(p.Why, kamino.Verdict{Code: code, Text: fmt.Sprintf(text, args...)})
 }
 
 // Hold adds a reason why nothing is done.
-func (p *PoolPlan) Hold(code, text string, args ...any) {
+func (p *PoolPlan) Hold(code kamino.Code, text string, args ...any) {
 	p.Held = append(p.Held, kamino.Verdict{Code: code, Text: fmt.Sprintf(text, args...)})
 	p.Action, p.Donor, p.Run = DoNothing, "", nil
 }

@@ -20,7 +20,7 @@ func (o State) Decide(opts kamino.AutoOptions, now time.Time) PoolPlan {
 		Why: []kamino.Verdict{}, Held: []kamino.Verdict{}, Candidates: []kamino.Candidate{},
 	}
 	if o.Err != nil {
-		p.Hold("error", "%v", o.Err)
+		p.Hold(kamino.CodeError, "%v", o.Err)
 		return p
 	}
 	p.Name, p.Models = o.Pool.Name, o.models()
@@ -43,7 +43,7 @@ func (o State) Decide(opts kamino.AutoOptions, now time.Time) PoolPlan {
 		n := o.Taken()[0]
 		mark, _ := n.Claimed(o.ID) // Taken has checked it
 		p.Action = DoFinish
-		p.because("unfinished", "run %s is unfinished: node %s is still marked", mark.Run, n.Name)
+		p.because(kamino.CodeUnfinished, "run %s is unfinished: node %s is still marked", mark.Run, n.Name)
 	case o.decideBuilding(&p, now), o.decideProof(&p, opts), o.decideFuture(&p, now):
 	default:
 		o.decideNeed(&p, opts, rules, now)
@@ -53,7 +53,7 @@ func (o State) Decide(opts kamino.AutoOptions, now time.Time) PoolPlan {
 	if pin := o.Pin(); pin != nil && p.Action == DoFinish {
 		p.Donor = "" // what the run took is restored, the model is not changed
 	} else if pin != nil {
-		p.Hold("pinned", "%s: kamino update --target-node NODE --adopt-model, or kamino rollback --pool %s --to VERSION", pin, o.Pool.Name)
+		p.Hold(kamino.CodePinned, "%s: kamino update --target-node NODE --adopt-model, or kamino rollback --pool %s --to VERSION", pin, o.Pool.Name)
 	}
 	refusals := opts.Unlifted(o.Pool.Refusals)
 	switch {
@@ -62,7 +62,7 @@ func (o State) Decide(opts kamino.AutoOptions, now time.Time) PoolPlan {
 		p.Donor = "" // what the run took is restored, whatever the pool has become
 	default:
 		for _, r := range refusals {
-			p.Hold("refused", "%s", r)
+			p.Hold(kamino.CodeRefused, "%s", r)
 		}
 	}
 	return p
@@ -74,12 +74,12 @@ func (o State) decideNothing(p *PoolPlan, image *kamino.Version, proof kamino.Pr
 		return
 	}
 	if v := kamino.NewestGood(o.Versions); v != nil && v.Unaccepted && o.Pool.Owner != nil {
-		p.because("model", "version %s is hidden", v.Name)
-		p.Hold("image-only", "its instances would run the bootstrap of the model, which %s writes; %s offers it", o.Pool.Owner.Name, HowToPromote(o.Pool.Name, v.Name))
+		p.because(kamino.CodeModel, "version %s is hidden", v.Name)
+		p.Hold(kamino.CodeImageOnly, "its instances would run the bootstrap of the model, which %s writes; %s offers it", o.Pool.Owner.Name, HowToPromote(o.Pool.Name, v.Name))
 		return
 	} else if v != nil && v.Hidden() && !v.MayPromote(proof) {
-		p.because("unproved", "version %s is hidden and not proved", v.Name)
-		p.Hold("promote", "with --prove canary it is proved; %s accepts it unproved", HowToPromote(o.Pool.Name, v.Name))
+		p.because(kamino.CodeUnproved, "version %s is hidden and not proved", v.Name)
+		p.Hold(kamino.CodePromote, "with --prove canary it is proved; %s accepts it unproved", HowToPromote(o.Pool.Name, v.Name))
 		return
 	}
 	word := ""
@@ -93,10 +93,10 @@ func (o State) decideUnfinished(p *PoolPlan) {
 	rec := o.Lease.Record
 	p.Action = DoFinish
 	if rec.Work == kamino.WorkPatch {
-		p.because("unfinished", "patch run %s (process %s) has had node %s since %s, at step %s; %s", o.Lease.Holder, o.Lease.Process,
+		p.because(kamino.CodeUnfinished, "patch run %s (process %s) has had node %s since %s, at step %s; %s", o.Lease.Holder, o.Lease.Process,
 			cmp.Or(rec.Donor, "none"), rec.Started.UTC().Format(time.RFC3339), cmp.Or(rec.Step, kamino.StepLock), kamino.GoesOn(rec.Donor))
 	} else {
-		p.because("unfinished", "run %s (process %s, donor %s) holds the pool at step %s", o.Lease.Holder, o.Lease.Process,
+		p.because(kamino.CodeUnfinished, "run %s (process %s, donor %s) holds the pool at step %s", o.Lease.Holder, o.Lease.Process,
 			cmp.Or(rec.Donor, "none"), cmp.Or(rec.Step, kamino.StepLock))
 	}
 	if !rec.GivingBack && rec.Work == "" { // no image is made of a node that was being patched
@@ -115,9 +115,9 @@ func (o State) decideBuilding(p *PoolPlan, now time.Time) bool {
 		if !v.OfDay(now) || v.State != kamino.Creating || !v.Ours() || v.Bad != "" {
 			continue
 		}
-		p.because("unfinished", "version %s is being built (%d%%)", v.Name, v.Percent)
+		p.because(kamino.CodeUnfinished, "version %s is being built (%d%%)", v.Name, v.Percent)
 		if v.Receipt == "" {
-			p.Hold("no-receipt", "version %s has no seal receipt: it was not built by kamino", v.Name)
+			p.Hold(kamino.CodeNoReceipt, "version %s has no seal receipt: it was not built by kamino", v.Name)
 			return true
 		}
 		for _, n := range o.Nodes {
@@ -140,8 +140,8 @@ func (o State) decideFuture(p *PoolPlan, now time.Time) bool {
 	if v == nil {
 		return false
 	}
-	p.because("future", "version %s was made by a run whose clock was ahead: this clock says %s", v.Name, now.UTC().Format(time.RFC3339))
-	p.Hold("future", "set the clock of this machine; if it is right, go back with kamino rollback --pool %s, then delete version %s", o.Pool.Name, v.Name)
+	p.because(kamino.CodeFuture, "version %s was made by a run whose clock was ahead: this clock says %s", v.Name, now.UTC().Format(time.RFC3339))
+	p.Hold(kamino.CodeFuture, "set the clock of this machine; if it is right, go back with kamino rollback --pool %s, then delete version %s", o.Pool.Name, v.Name)
 	return true
 }
 
@@ -152,19 +152,19 @@ func (o State) decideProof(p *PoolPlan, opts kamino.AutoOptions) bool {
 	case v == nil || !v.Hidden() || v.MayPromote(opts.Proof):
 		return false
 	case v.Phase == kamino.PhaseWaiting:
-		p.because("waiting", "version %s passed its proof", v.Name)
-		p.Hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.Pool.Name, v.Name))
+		p.because(kamino.CodeWaiting, "version %s passed its proof", v.Name)
+		p.Hold(kamino.CodePromote, "version %s waits to be promoted: %s", v.Name, HowToPromote(o.Pool.Name, v.Name))
 		return true
 	case opts.Proof.Mode == kamino.ProveNone && opts.Proof.Promote == kamino.PromoteManual, opts.Proof.Mode != kamino.ProveCanary && v.Gated:
-		p.because("waiting", "version %s is hidden, and no proof is required before its promotion", v.Name)
-		p.Hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.Pool.Name, v.Name))
+		p.because(kamino.CodeWaiting, "version %s is hidden, and no proof is required before its promotion", v.Name)
+		p.Hold(kamino.CodePromote, "version %s waits to be promoted: %s", v.Name, HowToPromote(o.Pool.Name, v.Name))
 		return true
 	case opts.Proof.Mode == kamino.ProveNone, opts.Today == kamino.TodayAgain, v.Receipt == "":
 		return false // another version may be made
 	}
-	p.because("unproved", "version %s is hidden and not proved", v.Name)
+	p.because(kamino.CodeUnproved, "version %s is hidden and not proved", v.Name)
 	if !o.decideStandIn(p, v) {
-		p.Hold("too-few-candidates", "its donor %s is not Ready", v.Donor)
+		p.Hold(kamino.CodeTooFew, "its donor %s is not Ready", v.Donor)
 	}
 	return true
 }
@@ -189,11 +189,11 @@ func (o State) decideStandIn(p *PoolPlan, v *kamino.Version) bool {
 func (o State) decideNeed(p *PoolPlan, opts kamino.AutoOptions, rules kamino.Rules, now time.Time) {
 	image := rules.Image
 	if image == nil {
-		p.because("no-image", "the pool has no image version yet")
+		p.because(kamino.CodeNoImage, "the pool has no image version yet")
 	} else {
 		o.decidePatches(p, rules, now)
 		if built, ok := image.Built(); ok && opts.MaxImageAge > 0 && now.Sub(built.Time) > opts.MaxImageAge {
-			p.because("age", "image %s is %.1f days old, more than %.1f", image.Name, days(now.Sub(built.Time)), days(opts.MaxImageAge))
+			p.because(kamino.CodeAge, "image %s is %.1f days old, more than %.1f", image.Name, days(now.Sub(built.Time)), days(opts.MaxImageAge))
 			if len(Ranked(p.Candidates)) < opts.MinCandidates {
 				rules.AnyPatch = true
 				p.Candidates = selection.Select(o.Nodes, rules, now)
@@ -205,7 +205,7 @@ func (o State) decideNeed(p *PoolPlan, opts kamino.AutoOptions, rules kamino.Rul
 	}
 	best := Ranked(p.Candidates)
 	if len(best) < opts.MinCandidates {
-		p.Hold("too-few-candidates", "%d candidates found, at least %d required", len(best), opts.MinCandidates)
+		p.Hold(kamino.CodeTooFew, "%d candidates found, at least %d required", len(best), opts.MinCandidates)
 		return
 	}
 	p.Action, p.Donor = DoUpdate, best[0].Node
@@ -214,7 +214,7 @@ func (o State) decideNeed(p *PoolPlan, opts kamino.AutoOptions, rules kamino.Rul
 		if v.Bad != "" {
 			state = "was " + v.Bad
 		}
-		p.Hold("today", "version %s %s, and only one is made per day: the next is made tomorrow; %s", v.Name, state, HintAgain)
+		p.Hold(kamino.CodeToday, "version %s %s, and only one is made per day: the next is made tomorrow; %s", v.Name, state, HintAgain)
 	}
 }
 
@@ -228,7 +228,7 @@ func (o State) decidePatches(p *PoolPlan, rules kamino.Rules, now time.Time) {
 	if !rules.Image.Good() {
 		word += ", which was withdrawn,"
 	}
-	p.because("patches", "nodes were patched at %s, after %s of %s", newest, word, built)
+	p.because(kamino.CodePatches, "nodes were patched at %s, after %s of %s", newest, word, built)
 }
 
 // decideModel compares the model with the newest good version. If somebody changed the model's
@@ -247,13 +247,13 @@ func (o State) decideModel(p *PoolPlan, good *kamino.Version, opts kamino.AutoOp
 	case follows != pointing:
 		p.because("pointer", "%s", o.Strayed())
 	case pointing && stands != nil:
-		p.because("model", "the image definition stands for %s, not for %s", stands.Name, good.Name)
+		p.because(kamino.CodeModel, "the image definition stands for %s, not for %s", stands.Name, good.Name)
 	default:
-		p.because("model", "the model refers to %s, not to %s", kamino.LastSegments(o.Pool.Model.Image, 3), good.Name)
+		p.because(kamino.CodeModel, "the model refers to %s, not to %s", kamino.LastSegments(o.Pool.Model.Image, 3), good.Name)
 	}
 	own := pointing || o.names(good)
 	if !own && o.forgot(good) {
-		p.Hold("foreign-model", "the lease of this pool records no run that made %s: it was deleted, or the cluster was recreated; kamino update --target-node NODE makes another image, kamino rollback --pool %s --to %s uses this one",
+		p.Hold(kamino.CodeForeignModel, "the lease of this pool records no run that made %s: it was deleted, or the cluster was recreated; kamino update --target-node NODE makes another image, kamino rollback --pool %s --to %s uses this one",
 			good.Name, o.Pool.Name, good.Name)
 		return
 	}
@@ -265,11 +265,11 @@ func (o State) decideModel(p *PoolPlan, good *kamino.Version, opts kamino.AutoOp
 		if l.Undone(o.Pool.Model.Image) {
 			why = "the image may have been set back after an interrupted write"
 		}
-		p.Hold("foreign-model", "%s; kamino rollback --pool %s --to %s replaces it", why, o.Pool.Name, good.Name)
+		p.Hold(kamino.CodeForeignModel, "%s; kamino rollback --pool %s --to %s replaces it", why, o.Pool.Name, good.Name)
 		return
 	}
 	if good.Receipt == "" {
-		p.Hold("no-receipt", "version %s has no seal receipt; kamino rollback --pool %s --to %s uses it anyway", good.Name, o.Pool.Name, good.Name)
+		p.Hold(kamino.CodeNoReceipt, "version %s has no seal receipt; kamino rollback --pool %s --to %s uses it anyway", good.Name, o.Pool.Name, good.Name)
 		return
 	}
 	// An image exists, so nothing has to be built.
@@ -299,8 +299,8 @@ func (p *PoolPlan) decideOffer(good *kamino.Version) {
 	if good == nil || !good.Hidden() || p.Action == DoUpdate {
 		return
 	}
-	p.because("model", "version %s is hidden", good.Name)
-	p.Hold("image-only", "its instances would run the model's own bootstrap; %s offers it", HowToPromote(p.Name, good.Name))
+	p.because(kamino.CodeModel, "version %s is hidden", good.Name)
+	p.Hold(kamino.CodeImageOnly, "its instances would run the model's own bootstrap; %s offers it", HowToPromote(p.Name, good.Name))
 }
 
 // NewNodes are the observed instances of a pool that boot from a version.

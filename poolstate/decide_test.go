@@ -36,7 +36,7 @@ func TestDecideHidden(t *testing.T) {
 		imageOnly bool
 		versions  []kamino.Version
 		want      Action
-		held      string
+		held      kamino.Code
 	}{
 		"an unproved one, canary":                {canary, false, []kamino.Version{second(kamino.TagOfferHidden, unsure), v1}, DoUpdate, ""},
 		"below a withdrawn one, canary":          {canary, false, []kamino.Version{withdrawn, second(kamino.TagOfferHidden, unsure), v1}, DoUpdate, ""},
@@ -166,7 +166,7 @@ func TestDecideWithoutDefinition(t *testing.T) {
 		wrote kamino.WrittenModel
 		stamp string // of the pool now
 		want  Action
-		held  string
+		held  kamino.Code
 	}{
 		"before the write":       {kamino.WrittenModel{Image: was, Seen: true}, "", DoModel, ""},
 		"in it, nothing written": {kamino.WrittenModel{Image: next, Stamp: "7"}, "7", DoModel, ""},

@@ -218,7 +218,7 @@ func TestCanaryRefusals(t *testing.T) {
 	for _, tt := range []struct {
 		name, change string
 		also         func(*cloud)
-		code         string
+		code         kamino.Code
 	}{
 		{name: "system-assigned identity", change: `{"identity": {"type": "SystemAssigned, UserAssigned"}}`, code: "system-assigned"},
 		{name: "the way out brings traffic", also: func(c *cloud) { everything(c); c.onlyInbound() }, code: "outbound"},

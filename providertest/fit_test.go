@@ -103,7 +103,8 @@ func TestMisfits(t *testing.T) {
 		model      string // PATCH of the scale set, after its instances were made
 		definition *kamino.Artifact
 		set        bool // the disk encryption set exists
-		code, want string
+		want       string
+		code       kamino.Code
 	}{
 		{name: "security type", model: profile + `"securityProfile":{"securityType":"TrustedLaunch"}}}}`, code: "fit", want: "securityProfile.securityType"},
 		{name: "generation 1 in a pool for Trusted Launch", pool: emulator.Pool{Generation: "V1"},

@@ -42,7 +42,7 @@ func TestPoolsOfOthersAreRefused(t *testing.T) {
 				}
 				return
 			}
-			i := slices.IndexFunc(list, func(r kamino.Refusal) bool { return r.Code == tt.code })
+			i := slices.IndexFunc(list, func(r kamino.Refusal) bool { return string(r.Code) == tt.code })
 			owned := c.pool().Owner != nil
 			if i < 0 || !strings.Contains(list[i].Why, tt.want) || list[i].Do == "" || (list[i].Allow == "image-only") != owned || owned != (tt.tags != nil) {
 				t.Errorf("%s: refusals %+v, owner %+v", tt.code, list, c.pool().Owner)

@@ -11,7 +11,7 @@ import (
 // and blocked.
 func RefuseNode(n kamino.Node, o kamino.Options, midRun bool) []kamino.Refusal {
 	var out []kamino.Refusal
-	add := func(code, field, value, why, do string) {
+	add := func(code kamino.Code, field, value, why, do string) {
 		out = append(out, kamino.Refusal{Code: code, Field: field, Value: value, Why: why, Do: do})
 	}
 	if n.ProviderID == "" {
@@ -19,10 +19,10 @@ func RefuseNode(n kamino.Node, o kamino.Options, midRun bool) []kamino.Refusal {
 			"choose a node that a cloud controller manager has initialised")
 	}
 	if n.OS != "linux" {
-		add("os", "status.nodeInfo.operatingSystem", n.OS, "only Linux disks can be sealed", "choose a Linux node")
+		add(kamino.CodeOS, "status.nodeInfo.operatingSystem", n.OS, "only Linux disks can be sealed", "choose a Linux node")
 	}
 	if n.Appliance() {
-		add("os", "status.nodeInfo.osImage", n.Software.OS, "its system is read-only and cannot store what gives a clone its own identity", "choose a pool of another distribution")
+		add(kamino.CodeOS, "status.nodeInfo.osImage", n.Software.OS, "its system is read-only and cannot store what gives a clone its own identity", "choose a pool of another distribution")
 	}
 	if n.ControlPlane {
 		add("control-plane", "metadata.labels", "node-role.kubernetes.io/control-plane",

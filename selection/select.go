@@ -103,15 +103,15 @@ func (j *judged) role(n kamino.Node) {
 		}
 	}
 	if n.Twin != "" {
-		j.Reject("machine", "node %s shows the same machine", n.Twin)
+		j.Reject(kamino.CodeMachine, "node %s shows the same machine", n.Twin)
 	}
 	if n.ControlPlane {
 		j.Reject("control-plane", "a control plane node")
 	}
 	if n.OS != "" && n.OS != "linux" {
-		j.Reject("os", "runs %s", n.OS)
+		j.Reject(kamino.CodeOS, "runs %s", n.OS)
 	} else if n.Appliance() {
-		j.Reject("os", "runs %s, which is read-only", n.Software.OS)
+		j.Reject(kamino.CodeOS, "runs %s, which is read-only", n.Software.OS)
 	}
 	if n.Unschedulable {
 		j.Reject("cordoned", "cordoned")
@@ -120,11 +120,11 @@ func (j *judged) role(n kamino.Node) {
 		j.Reject("deleting", "being deleted")
 	}
 	if mark, err := n.Mark(); mark.Patches() {
-		j.Reject("donor", "%s", mark.Patching())
+		j.Reject(kamino.CodeDonor, "%s", mark.Patching())
 	} else if mark != nil {
-		j.Reject("donor", "donor of run %s", mark.Run)
+		j.Reject(kamino.CodeDonor, "donor of run %s", mark.Run)
 	} else if err != nil {
-		j.Reject("donor", "%s", err.Error())
+		j.Reject(kamino.CodeDonor, "%s", err.Error())
 	}
 	for _, l := range j.RequireLabels {
 		if !l.On(n) {
@@ -137,7 +137,7 @@ func (j *judged) role(n kamino.Node) {
 			j.Reject("scale-down", "cluster-autoscaler is deleting it")
 		case t.Key == kamino.TaintPatchFailed:
 			b := n.Blocked()
-			j.Reject("patch-failed", "blocked %s; kamino patch --target-node %s continues", b, n.Name)
+			j.Reject(kamino.CodePatchFailed, "blocked %s; kamino patch --target-node %s continues", b, n.Name)
 		case j.RejectTainted && t.Effect != "PreferNoSchedule" && foreignTaint(n, t):
 			j.Reject("tainted", "taint %s:%s", t.Key, t.Effect)
 		}
@@ -206,7 +206,7 @@ func (j *judged) patches(n kamino.Node, now time.Time) {
 		j.Reject("patch-in-future", "patched at %s, which is in the future", patched)
 	case j.AnyPatch:
 	case !found && len(problems) == 0:
-		j.Reject("no-patch", "has none of %s", joinSignals(j.LastPatch))
+		j.Reject(kamino.CodeNoPatch, "has none of %s", joinSignals(j.LastPatch))
 	case found && j.Image != nil:
 		if built, ok := j.Image.Built(); ok && !patched.Later(built) {
 			j.Reject("no-newer-patch", "patched at %s, not after image %s (%s)", j.Patched, j.Image.Name, built)
@@ -218,10 +218,10 @@ func (j *judged) patches(n kamino.Node, now time.Time) {
 		switch {
 		case v.Donor != n.Name:
 		case digest != "" && digest == was:
-			j.Reject("bad-image", "version %s, which was withdrawn, was built from it with the same packages", v.Name)
+			j.Reject(kamino.CodeBadImage, "version %s, which was withdrawn, was built from it with the same packages", v.Name)
 		case digest != "" && was != "": // the disk differs from that of the bad version
 		case !ok || !found || !patched.Later(built):
-			j.Reject("bad-image", "version %s, which was withdrawn, was built from it", v.Name)
+			j.Reject(kamino.CodeBadImage, "version %s, which was withdrawn, was built from it", v.Name)
 		}
 	}
 }

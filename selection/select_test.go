@@ -33,7 +33,7 @@ func selectRules(image string) kamino.Rules {
 func codes(cs []kamino.Candidate) string {
 	var out []string
 	for _, r := range cs[0].Reasons {
-		out = append(out, r.Code)
+		out = append(out, string(r.Code))
 	}
 	return strings.Join(out, " ")
 }

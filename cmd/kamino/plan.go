@@ -74,7 +74,7 @@ func (a *app) plan(ctx context.Context, e *engine.Engine, opts kamino.AutoOption
 	if plans == nil && err != nil {
 		return err
 	}
-	err = out.unread(err, countOf(plans, func(p poolstate.PoolPlan) bool { return kamino.Has(p.Held, "error") }), len(plans))
+	err = out.unread(err, countOf(plans, func(p poolstate.PoolPlan) bool { return kamino.Has(p.Held, kamino.CodeError) }), len(plans))
 	if printErr := out.print(a, plans, func(w io.Writer) { printPools(w, plans) }); err == nil {
 		err = printErr
 	}
@@ -123,7 +123,7 @@ var actions = map[poolstate.Action]string{
 
 func printPool(w io.Writer, p poolstate.PoolPlan) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Name)
-	if i := slices.IndexFunc(p.Held, func(v kamino.Verdict) bool { return v.Code == "error" }); i >= 0 && p.Action == poolstate.DoNothing && len(p.Candidates) == 0 {
+	if i := slices.IndexFunc(p.Held, func(v kamino.Verdict) bool { return v.Code == kamino.CodeError }); i >= 0 && p.Action == poolstate.DoNothing && len(p.Candidates) == 0 {
 		fmt.Fprintf(w, "Error:\t%s\n", p.Held[i].Text) // image and nodes are not known
 		return
 	}
@@ -138,7 +138,7 @@ func printPool(w io.Writer, p poolstate.PoolPlan) {
 	case poolstate.DoModel:
 		action = fmt.Sprintf(action, p.Image)
 	}
-	if does == poolstate.DoNothing && slices.ContainsFunc(p.Held, func(v kamino.Verdict) bool { return v.Code == "too-few-candidates" }) {
+	if does == poolstate.DoNothing && slices.ContainsFunc(p.Held, func(v kamino.Verdict) bool { return v.Code == kamino.CodeTooFew }) {
 		action = "nothing yet: a new image is needed, and too few nodes can be its donor"
 	}
 	if p.AfterResume != "" {
@@ -156,7 +156,7 @@ func printPool(w io.Writer, p poolstate.PoolPlan) {
 			v.Text = "the cluster is paused" // the reason is printed once, above all pools
 		}
 		fmt.Fprintf(w, "Held:\t%s\n", v.Text)
-		if v.Code == "too-few-candidates" && lackPatchOnly(p.Candidates) {
+		if v.Code == kamino.CodeTooFew && lackPatchOnly(p.Candidates) {
 			fmt.Fprintf(w, "Instead:\tname the donor: kamino update --target-node NODE; or patch one: kamino patch --pool %s\n", p.Name)
 		}
 	}
@@ -176,7 +176,7 @@ func printPool(w io.Writer, p poolstate.PoolPlan) {
 // lackPatchOnly reports whether a node would be a candidate if anything recorded when it was
 // patched.
 func lackPatchOnly(candidates []kamino.Candidate) bool {
-	return slices.ContainsFunc(candidates, func(c kamino.Candidate) bool { return len(c.Reasons) == 1 && c.Reasons[0].Code == "no-patch" })
+	return slices.ContainsFunc(candidates, func(c kamino.Candidate) bool { return len(c.Reasons) == 1 && c.Reasons[0].Code == kamino.CodeNoPatch })
 }
 
 func printCandidates(w io.Writer, candidates []kamino.Candidate) {

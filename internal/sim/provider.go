@@ -161,7 +161,7 @@ func (s simProvider) Pool(ctx context.Context, id kamino.PoolID) (out kamino.Poo
 		out = kamino.Pool{ID: id, UID: p.uid, Name: id.Name(), Group: "rg", Location: "west", Gallery: galleryA, Capacity: p.capacity,
 			Model: kamino.Model{Image: p.image}, Revision: p.revisionText(), Stamp: p.revisionText(), Updating: w.now.Before(p.busy), Refusals: p.refusals, Owner: p.owner}
 		if p.owner != nil && lastSegment(p.image) != kamino.DefinitionName(p.id.Name()) {
-			out.Refusals = append(slices.Clone(out.Refusals), kamino.Refusal{Code: "owned", Why: "its owner writes the model", Do: "--image-only", Allow: "image-only"})
+			out.Refusals = append(slices.Clone(out.Refusals), kamino.Refusal{Code: kamino.CodeOwned, Why: "its owner writes the model", Do: "--image-only", Allow: kamino.AllowImageOnly})
 		}
 		for _, e := range p.exts {
 			out.Model.Extensions = append(out.Model.Extensions, kamino.Extension{Name: e})

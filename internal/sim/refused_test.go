@@ -162,7 +162,7 @@ func foreignMark(w *world, block bool) *simNode {
 // given back, and then judged as any other.
 func TestMarkLiftsNothing(t *testing.T) {
 	for _, block := range []bool{false, true} {
-		for _, code := range []string{"fit", "pending-reboot", ""} {
+		for _, code := range []kamino.Code{"fit", "pending-reboot", ""} {
 			w := aged(1)
 			w.tracing = true
 			n := foreignMark(w, block)

@@ -110,8 +110,9 @@ func TestRefused(t *testing.T) {
 	listTwo(t)
 	made := kaminoRun(t, updateArgs(p.node(0))...).mustSucceed(t)
 	for _, tt := range []struct {
-		name, node, refusal string
-		args                []string
+		name, node string
+		refusal    kamino.Code
+		args       []string
 	}{
 		{"a pod without a controller", p.node(1), "drain", []string{"--again"}},
 		{"an image that may not seal", p.node(2), kamino.CodeSealPod, []string{"--again", "--image", otherImage}},
