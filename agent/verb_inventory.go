@@ -189,11 +189,11 @@ func saveIndex(d *disk.Disk, index *inventory.Index) error {
 }
 
 // How much memory the collector keeps to, as far as it can: of the inventory beside a running node,
-// whose indexes take some 20 MB for 200,000 files; of the seal, whose two looks keep the names of
-// unknown files as well, so that it stays below 128 MiB with 120,000 of them.
+// whose indexes take some 20 MB for 200,000 files; of the seal, whose second look writes the list of
+// unknown files, so that it stays below 128 MiB with 120,000 of them.
 const (
 	besideNode = 36 << 20
-	ofSeal     = 96 << 20
+	ofSeal     = 80 << 20
 )
 
 // sparing has the collector work harder than it would by itself. The function that it returns ends

@@ -33,7 +33,7 @@ func FuzzDpkg(f *testing.F) {
 
 // FuzzIndex: a saved look that was damaged is refused, or is one that can be saved again.
 func FuzzIndex(f *testing.F) {
-	x := Index{Agent: "a", Files: map[string]Indexed{"etc/x": {Digest: "d", Class: Unknown}}, known: []mark{{class: Owned}}}
+	x := Index{Agent: "a", Files: map[string]Indexed{"etc/x": {Digest: Digest{1}, Class: Owned}}, Whys: []string{"why"}, known: []mark{{class: Owned}}, unknown: []doubt{{digest: Digest{2}}}}
 	x.finish()
 	var b bytes.Buffer
 	if err := x.Write(&b); err != nil {

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
@@ -21,23 +22,25 @@ import (
 type Index struct {
 	Agent string `json:"agent"`
 	Base  string `json:"base"` // of the package databases and image stores
-	// Files are the unknown files and those that rules edit, with their digests.
+	// Files are those that rules edit, with the digests that they will have.
 	Files map[string]Indexed `json:"files"`
 	Notes []string           `json:"notes,omitempty"`
+	Whys  []string           `json:"whys,omitempty"` // what speaks against unknown files
 	// Boot is the kernel's ID of the boot in which it was taken, Run for whom, empty where the
 	// policy of that run refused what was seen.
-	Boot  string `json:"boot,omitempty"`
-	Run   string `json:"run,omitempty"`
-	Count int    `json:"count"`
+	Boot    string `json:"boot,omitempty"`
+	Run     string `json:"run,omitempty"`
+	Count   int    `json:"count"`
+	Unknown int    `json:"unknown"`
 
-	known []mark
-	last  bool // no further look follows
+	known   []mark
+	unknown []doubt
+	last    bool // no further look follows
 }
 
 // Indexed is a file of which the index keeps the name.
 type Indexed struct {
-	Digest string `json:"digest"`
-	Why    string `json:"why,omitempty"`
+	Digest Digest `json:"digest"`
 	Class  Class  `json:"class"`
 	Stamp  uint64 `json:"stamp"`
 }
@@ -49,7 +52,18 @@ type mark struct {
 	class Class
 }
 
-const markSize = 25
+// doubt is an unknown file: 58 bytes each.
+type doubt struct {
+	key    key
+	stamp  [8]byte
+	digest Digest
+	why    uint16 // of Index.Whys
+}
+
+const (
+	markSize  = 25
+	doubtSize = 58
+)
 
 // racy is how young a change may not be for its stamp to count: a kernel's clock for ctime is
 // coarse (a tick, up to 10 ms), so that a second change within one leaves the same stamp.
@@ -73,14 +87,24 @@ func stampOf(info fs.FileInfo) uint64 {
 }
 
 func (x *Index) add(name string, stamp uint64, v verdict) {
-	if v.digest != "" {
-		if x.last {
-			return
-		}
-		x.Files[name] = Indexed{v.digest, v.why, v.class, stamp}
+	if v.digest != (Digest{}) && v.class != Unknown {
+		x.Files[name] = Indexed{v.digest, v.class, stamp}
 		return
 	}
 	if stamp == 0 {
+		return
+	}
+	if v.class == Unknown {
+		if x.last {
+			return
+		}
+		why := slices.Index(x.Whys, v.why) // of a dozen
+		if why < 0 {
+			why, x.Whys = len(x.Whys), append(x.Whys, v.why)
+		}
+		f := doubt{key: keyOf(name), digest: v.digest, why: uint16(why)}
+		binary.LittleEndian.PutUint64(f.stamp[:], stamp)
+		x.unknown = append(x.unknown, f)
 		return
 	}
 	m := mark{key: keyOf(name), class: v.class}
@@ -90,7 +114,8 @@ func (x *Index) add(name string, stamp uint64, v verdict) {
 
 func (x *Index) finish() {
 	slices.SortFunc(x.known, func(a, b mark) int { return a.key.compare(b.key) })
-	x.Count = len(x.known)
+	slices.SortFunc(x.unknown, func(a, b doubt) int { return a.key.compare(b.key) })
+	x.Count, x.Unknown = len(x.known), len(x.unknown)
 }
 
 // seen is the verdict on a file that did not change.
@@ -103,9 +128,13 @@ func (x *Index) seen(name string, info fs.FileInfo) (verdict, bool) {
 		return verdict{}, false
 	}
 	if f, ok := x.Files[name]; ok {
-		return verdict{class: f.Class, digest: f.Digest, why: f.Why, lasts: true}, f.Stamp == stamp
+		return verdict{class: f.Class, digest: f.Digest, lasts: true}, f.Stamp == stamp
 	}
 	k := keyOf(name)
+	if i, ok := slices.BinarySearchFunc(x.unknown, k, func(f doubt, k key) int { return f.key.compare(k) }); ok {
+		f := x.unknown[i]
+		return verdict{class: Unknown, digest: f.digest, why: x.Whys[f.why], lasts: true}, binary.LittleEndian.Uint64(f.stamp[:]) == stamp
+	}
 	i, ok := slices.BinarySearchFunc(x.known, k, func(m mark, k key) int { return m.key.compare(k) })
 	if !ok || binary.LittleEndian.Uint64(x.known[i].stamp[:]) != stamp {
 		return verdict{}, false
@@ -140,12 +169,12 @@ func (x *Index) Fits(d *disk.Disk, agent string) bool {
 
 // becomes reports whether a file has the content that a rule was to leave, of a file that was known
 // before.
-func (x *Index) becomes(name, digest string) bool {
+func (x *Index) becomes(name string, digest Digest) bool {
 	if x == nil {
 		return false
 	}
 	f, ok := x.Files[name]
-	return ok && f.Class != Unknown && f.Digest == digest
+	return ok && f.Digest == digest
 }
 
 // baseline changes with the package databases and image stores that verdicts rest on.
@@ -159,23 +188,26 @@ func baseline(d *disk.Disk) string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
-// Write saves an index: its JSON in one line, then the known files.
+// Write saves an index: its JSON in one line, then the known and the unknown files.
 func (x *Index) Write(w io.Writer) error {
 	head, err := json.Marshal(x)
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	b.Grow(len(head) + 1 + len(x.known)*markSize)
-	b.Write(head)
-	b.WriteByte('\n')
+	b := bufio.NewWriter(w) // whose first error Flush returns
+	_, _ = b.Write(append(head, '\n'))
 	for _, m := range x.known {
-		b.Write(m.key[:])
-		b.Write(m.stamp[:])
-		b.WriteByte(byte(m.class))
+		_, _ = b.Write(m.key[:])
+		_, _ = b.Write(m.stamp[:])
+		_ = b.WriteByte(byte(m.class))
 	}
-	_, err = w.Write(b.Bytes())
-	return err
+	for _, f := range x.unknown {
+		_, _ = b.Write(f.key[:])
+		_, _ = b.Write(f.stamp[:])
+		_, _ = b.Write(f.digest[:])
+		_, _ = b.Write([]byte{byte(f.why), byte(f.why >> 8)})
+	}
+	return b.Flush()
 }
 
 // ReadIndex reads a saved index.
@@ -185,7 +217,7 @@ func ReadIndex(data []byte) (*Index, error) {
 	if err := json.Unmarshal(head, &x); err != nil {
 		return nil, fmt.Errorf("decode inventory: %w", err)
 	}
-	if len(rest) != x.Count*markSize {
+	if most := len(rest); x.Count < 0 || x.Count > most || x.Unknown < 0 || x.Unknown > most || most != x.Count*markSize+x.Unknown*doubtSize {
 		return nil, errors.New("decode inventory: it is cut short")
 	}
 	x.known = make([]mark, x.Count)
@@ -196,6 +228,16 @@ func ReadIndex(data []byte) (*Index, error) {
 		x.known[i].class = Class(at[24])
 		if x.known[i].class > Allowed {
 			return nil, fmt.Errorf("decode inventory: class %d", at[24])
+		}
+	}
+	x.unknown = make([]doubt, x.Unknown)
+	for i := range x.unknown {
+		at, f := rest[x.Count*markSize+i*doubtSize:], &x.unknown[i]
+		copy(f.key[:], at)
+		copy(f.stamp[:], at[16:])
+		copy(f.digest[:], at[24:])
+		if f.why = binary.LittleEndian.Uint16(at[56:]); int(f.why) >= len(x.Whys) {
+			return nil, fmt.Errorf("decode inventory: reason %d of %d", f.why, len(x.Whys))
 		}
 	}
 	return &x, nil

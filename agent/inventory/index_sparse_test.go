@@ -21,10 +21,10 @@ func TestSparse(t *testing.T) {
 			t.Skipf("the file system holds no sparse file of 2 TiB: %v", err)
 		}
 	}
-	digest := func() string {
+	digest := func() Digest {
 		began := time.Now()
 		r := looked(t, d, Options{})
-		if len(r.Unknown) != 1 || r.Unknown[0].Digest == "" || time.Since(began) > 20*time.Second {
+		if len(r.Unknown) != 1 || r.Unknown[0].Digest == (Digest{}) || time.Since(began) > 20*time.Second {
 			t.Fatalf("%+v, %v", r.Unknown, time.Since(began))
 		}
 		return r.Unknown[0].Digest

@@ -24,6 +24,8 @@ package inventory
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -59,10 +61,33 @@ func (c Class) String() string { return classNames[c] }
 // Classes lists all of them, the unknown last.
 func Classes() []Class { return []Class{Owned, Layer, Named, Generated, Allowed, Unknown} }
 
-// File is one unknown file.
+// Digest is a SHA-256; zero where there is none.
+type Digest [sha256.Size]byte
+
+// String is the digest in hex.
+func (d Digest) String() string {
+	if d == (Digest{}) {
+		return ""
+	}
+	return hex.EncodeToString(d[:])
+}
+
+// MarshalText is String.
+func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (d *Digest) UnmarshalText(text []byte) error {
+	if n := hex.DecodedLen(len(text)); n != 0 && n != len(d) {
+		return fmt.Errorf("a digest of %d bytes", n)
+	}
+	_, err := hex.Decode(d[:], text)
+	return err
+}
+
+// File is one unknown file. A disk may have a hundred thousand, which all are in memory.
 type File struct {
 	Path   string `json:"path"`   // relative to the root
-	Digest string `json:"digest"` // SHA-256 in hex of its content; of "link: " and the target for a link
+	Digest Digest `json:"digest"` // of its content; of "link: " and the target for a link
 	Size   int64  `json:"size"`
 	Why    string `json:"why"` // what speaks against it: no package's, or changed since
 }
@@ -163,7 +188,7 @@ func Look(ctx context.Context, d *disk.Disk, o Options) (*Result, error) {
 // verdict is what is decided of one file.
 type verdict struct {
 	class  Class
-	digest string // of an unknown file, or of one that a rule edits: of the content that it will have
+	digest Digest // of an unknown file, or of one that a rule edits: of the content that it will have
 	why    string
 	holds  bool // a package's or a layer's own place: its directory is not wholly unknown
 	read   bool

@@ -31,7 +31,7 @@ func (l *look) quick(name string, info fs.FileInfo) (verdict, bool) {
 	case !mode.IsRegular() && disk.Under(name, "dev"):
 		return verdict{class: Generated}, true // an installation's few nodes, under the kernel's own
 	case !mode.IsRegular():
-		return verdict{class: Unknown, digest: hexSum([]byte("device")), why: "a device file"}, true
+		return verdict{class: Unknown, digest: sha256.Sum256([]byte("device")), why: "a device file"}, true
 	case info.Size() == 0:
 		return l.empty(name), true
 	}
@@ -82,7 +82,7 @@ func (l *look) link(name string) verdict {
 	if generatedLink(name, target) {
 		return verdict{class: Generated, lasts: true}
 	}
-	return verdict{class: Unknown, digest: hexSum([]byte("link: " + target)), why: "a link that leads nowhere", lasts: true}
+	return verdict{class: Unknown, digest: sha256.Sum256([]byte("link: " + target)), why: "a link that leads nowhere", lasts: true}
 }
 
 // sums are the digests of one content.
@@ -129,7 +129,7 @@ func (l *look) compiled(name string) bool {
 // as shipped stays known with the rule's edit; for the rest the policy must allow the edited
 // content.
 func (l *look) edited(name string, now sums, after []byte) verdict {
-	digest := hexSum(after)
+	digest := Digest(sha256.Sum256(after))
 	if v := l.content(name, now, func() []byte { return l.small(name) }); v.class != Unknown {
 		return verdict{class: v.class, digest: digest, read: true, lasts: true}
 	}
@@ -170,7 +170,7 @@ func (l *look) content(name string, s sums, load func() []byte) verdict {
 	if l.owners().ships(s) {
 		return verdict{class: Owned}
 	}
-	if l.o.Earlier.becomes(name, hex.EncodeToString(s.sha[:])) {
+	if l.o.Earlier.becomes(name, s.sha) {
 		return verdict{class: Generated}
 	}
 	if g := generatedRow(l.roots.Usual(name)); g != nil {
@@ -182,7 +182,7 @@ func (l *look) content(name string, s sums, load func() []byte) verdict {
 		}
 		why = "expected: " + g.why
 	}
-	return verdict{class: Unknown, digest: hex.EncodeToString(s.sha[:]), why: why}
+	return verdict{class: Unknown, digest: s.sha, why: why}
 }
 
 // read digests a file. One that is written to meanwhile has another stamp at the next look.
@@ -260,11 +260,6 @@ func copyBuffer(w io.Writer, r io.Reader, buf []byte) (n int64, err error) {
 			return n, rerr
 		}
 	}
-}
-
-func hexSum(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }
 
 // within reports whether name is below dir.

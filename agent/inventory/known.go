@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -67,7 +68,7 @@ func (r *Result) allow(known []Known) {
 		}
 	}
 	r.drop(func(f File) bool {
-		fits := func(k Known) bool { return k.SHA256 == "" || k.SHA256 == f.Digest }
+		fits := func(k Known) bool { return k.SHA256 == "" || k.SHA256 == f.Digest.String() }
 		for at := f.Path; at != "."; at = path.Dir(at) {
 			for _, k := range exact[at] {
 				if fits(k) && (k.SHA256 == "" || at == f.Path) {
@@ -101,9 +102,12 @@ func (r *Result) allow(known []Known) {
 }
 
 func (r *Result) drop(allowed func(File) bool) {
-	var rest []File
-	move := Count{}
-	for _, f := range r.Unknown {
+	at := slices.IndexFunc(r.Unknown, allowed)
+	if at < 0 {
+		return // without a copy of all of them
+	}
+	rest, move := slices.Clone(r.Unknown[:at]), Count{}
+	for _, f := range r.Unknown[at:] {
 		if !allowed(f) {
 			rest = append(rest, f)
 			continue

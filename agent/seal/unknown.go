@@ -1,11 +1,13 @@
 package seal
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"os"
 	"slices"
@@ -233,7 +235,7 @@ func explain(ctx context.Context, s *stage, d *disk.Disk, o *Options, receipt *R
 func listSize(files []inventory.File) int {
 	n := 256
 	for _, f := range files {
-		n += len(f.Digest) + len(f.Path) + 8
+		n += 2*len(f.Digest) + len(f.Path) + 8
 	}
 	return n
 }
@@ -241,38 +243,43 @@ func listSize(files []inventory.File) int {
 // Since says which of the unknown files were not unknown, or had another content, when the image
 // was made from which this disk came; by name, for people.
 func Since(d *disk.Disk, r *inventory.Result) string {
-	data, err := d.ReadFile(UnknownListPath, 64<<20)
+	const most = 20
+	list, err := d.OpenFile(UnknownListPath, os.O_RDONLY, 0)
 	if err != nil {
 		return "no earlier list: this disk did not boot from an image of Kamino"
 	}
-	former := map[string]bool{}
-	head := ""
-	for line := range strings.Lines(string(data)) {
-		line = strings.TrimSuffix(line, "\n")
-		if text, ok := strings.CutPrefix(line, "# "); ok {
+	defer list.Close()
+	former, head := map[uint64]bool{}, ""
+	seed := maphash.MakeSeed() // lines of strangers cannot be made alike
+	for lines := bufio.NewScanner(io.LimitReader(list, 64<<20)); lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), "# "); ok {
 			head = text
 		}
-		former[line] = true
+		former[maphash.Bytes(seed, lines.Bytes())] = true
 	}
 	var news []string
+	more := 0
 	for _, f := range r.Unknown {
-		if !former[listed(f)] {
+		switch {
+		case former[maphash.String(seed, listed(f))]:
+		case len(news) < most:
 			news = append(news, shown("/"+f.Path))
+		default:
+			more++
 		}
 	}
 	if len(news) == 0 {
 		return "nothing became unknown since the image of " + head
 	}
-	const most = 20
-	text := fmt.Sprintf("became unknown since the image of %s: %s", head, strings.Join(news[:min(len(news), most)], ", "))
-	if n := len(news) - most; n > 0 {
-		text += fmt.Sprintf(" and %d more", n)
+	text := fmt.Sprintf("became unknown since the image of %s: %s", head, strings.Join(news, ", "))
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
 }
 
 // listed is a file's line in the list that travels.
-func listed(f inventory.File) string { return f.Digest + "  " + shown("/"+f.Path) }
+func listed(f inventory.File) string { return f.Digest.String() + "  " + shown("/"+f.Path) }
 
 // shown is a name as it is where it is printable text, and otherwise quoted as in Go: none has a
 // line break.
