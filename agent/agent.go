@@ -15,7 +15,7 @@
 //
 // The environment says where the platform is and is meant for tests and labs: KAMINO_IMDS,
 // KAMINO_WIRESERVER (base URLs), KAMINO_KUBELET_HEALTH (URL). A run's order to its pods is in
-// KAMINO_SEAL_NONCE, KAMINO_MACHINE, KAMINO_SEAL_POLICY and KAMINO_PATCH_POLICY. systemd's own are read where it
+// KAMINO_SEAL_NONCE, KAMINO_MACHINE, KAMINO_BOOT, KAMINO_SEAL_POLICY and KAMINO_PATCH_POLICY. systemd's own are read where it
 // sets them: NOTIFY_SOCKET by boot, SERVICE_RESULT and EXIT_STATUS by unseal --after-seal. Commands
 // are executed only with --root /.
 package agent
@@ -50,9 +50,13 @@ var Version = "dev"
 // test that runs a verb must keep its own.
 var Yield = func() error { return nil }
 
-// machineEnv is where a run's order to its pods holds the UUID of the machine that they are for. The
-// kubelet of another machine that has the node's name runs them, too.
-const machineEnv = "KAMINO_MACHINE"
+// A run's order to its pods names the UUID of the machine that they are for, and what changes the
+// node its boot. The kubelet of another machine that has the node's name runs them, too, and one that
+// has started again those that a restored etcd brings back.
+const (
+	machineEnv = "KAMINO_MACHINE"
+	bootEnv    = "KAMINO_BOOT"
+)
 
 // Exit codes.
 const (
@@ -209,6 +213,10 @@ func (e *env) open() (*disk.Disk, host.Host, error) {
 	if meant, own := os.Getenv(machineEnv), platform.SMBIOS(d); meant != "" && own != "" && !platform.Same(meant, own) {
 		d.Close()
 		return nil, nil, fmt.Errorf("this pod is for machine %s, but runs on machine %s, which has the node's name now; nothing was changed", meant, own)
+	}
+	if meant, own := os.Getenv(bootEnv), patch.BootID(d); meant != "" && own != "" && own != meant {
+		d.Close()
+		return nil, nil, fmt.Errorf("this pod is for boot %s of the machine, which is in boot %s now; nothing was changed", meant, own)
 	}
 	return d, e.newHost(d.Live()), nil
 }

@@ -75,7 +75,7 @@ type step struct {
 	Machine string `yaml:"machine"` // the disk wakes up on this machine: memory is empty, SMBIOS shows this UUID ("none": nothing), on EC2 this instance
 	IMDS    string `yaml:"imds"`    // folder of the archive that answers from now on, or "gone"
 	Edit    string `yaml:"edit"`    // NAME: CONTENT written into the root
-	Order   string `yaml:"order"`   // UUID of the machine that the pods that follow are for
+	Order   string `yaml:"order"`   // "UUID" or "UUID BOOT" of the machine that the pods that follow are for
 }
 
 // TestCases runs every archive of testdata/cases. With -update it writes what they hold below want/.
@@ -202,7 +202,8 @@ func (w *world) step(s step) {
 			w.smbios(strings.Fields(s.Machine))
 		}
 	case s.Order != "":
-		w.env = append(w.env, "KAMINO_MACHINE="+s.Order)
+		vm, boot, _ := strings.Cut(s.Order, " ")
+		w.env = append(w.env, "KAMINO_MACHINE="+vm, "KAMINO_BOOT="+boot)
 	case s.IMDS == "gone":
 		w.platform.leave()
 	case s.IMDS != "":

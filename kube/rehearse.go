@@ -95,7 +95,7 @@ func (c *Cluster) RehearseSeal(ctx context.Context, node kamino.Node, order kami
 	if order.Patch != nil {
 		pod = c.patchPod(node, kamino.TaskPatch, order)
 	}
-	err := c.createAgent(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}})
+	err := c.createAgent(ctx, inBoot(pod, node), metav1.CreateOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}})
 	if errors.Is(err, kamino.ErrNotFound) { // of what a pod needs only its namespace is
 		return unprepared(err)
 	}

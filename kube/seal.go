@@ -28,6 +28,8 @@ const (
 	policyEnv = "KAMINO_SEAL_POLICY"
 	// machineEnv names the machine that the pod is for: another one may take over the node's name.
 	machineEnv = "KAMINO_MACHINE"
+	// bootEnv names its boot: an etcd restored from a backup may bring the pod back later.
+	bootEnv = "KAMINO_BOOT"
 	// agentFound is the agent's exit code where it found what must not be in an image
 	// (docs/agent.md).
 	agentFound = 3
@@ -145,9 +147,19 @@ func (c *Cluster) StartAgent(ctx context.Context, node kamino.Node, task kamino.
 	case kamino.TaskCheck:
 		return c.createBeside(ctx, beside(c.patchPod(node, task, order)), node, order)
 	case kamino.TaskSeal:
-		return c.createAgent(ctx, c.sealPod(node, order), how)
+		return c.createAgent(ctx, inBoot(c.sealPod(node, order), node), how)
+	case kamino.TaskPatch:
+		return c.createAgent(ctx, inBoot(c.patchPod(node, task, order), node), how)
 	}
 	return c.createAgent(ctx, c.patchPod(node, task, order), how)
+}
+
+// inBoot limits a pod that changes its node to the node's present boot.
+func inBoot(pod *corev1.Pod, node kamino.Node) *corev1.Pod {
+	if node.BootID != "" {
+		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: bootEnv, Value: node.BootID})
+	}
+	return pod
 }
 
 // createAgent creates a pod in which the agent changes a node, and tells what keeps it from being

@@ -64,7 +64,7 @@ func TestReadSealPod(t *testing.T) {
 func TestSeal(t *testing.T) {
 	client := fake.NewClientset()
 	c := NewForClient(client, Options{SealImage: "reg/kamino:1"})
-	n := kamino.Node{Name: "n1", SystemUUID: "u"}
+	n := kamino.Node{Name: "n1", SystemUUID: "u", BootID: "b"}
 	seal := func(want bool) {
 		t.Helper()
 		for range 2 { // twice is the same as once
@@ -94,7 +94,7 @@ func TestSeal(t *testing.T) {
 		got.Labels["app.kubernetes.io/name"] != "kamino-seal" || got.Labels["kamino.dev/run"] != "r1" {
 		t.Errorf("seal pod: %+v", got)
 	}
-	if diff := cmp.Diff([]corev1.EnvVar{{Name: "KAMINO_SEAL_NONCE", Value: "n0nce"}, {Name: "KAMINO_MACHINE", Value: "u"}}, box.Env); diff != "" {
+	if diff := cmp.Diff([]corev1.EnvVar{{Name: "KAMINO_SEAL_NONCE", Value: "n0nce"}, {Name: "KAMINO_MACHINE", Value: "u"}, {Name: "KAMINO_BOOT", Value: "b"}}, box.Env); diff != "" {
 		t.Error(diff)
 	}
 	seal(false)
@@ -185,7 +185,7 @@ func TestSealChangedOrLimited(t *testing.T) {
 	}{
 		"quota":       {apierrors.NewForbidden(podsResource, "a", errors.New("exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0")), "kubectl get resourcequota -n kamino-system"},
 		"limit range": {apierrors.NewForbidden(podsResource, "a", errors.New("minimum cpu usage per Container is 100m, but request is 10m")), "kubectl get limitrange -n kamino-system"},
-		"environment": {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", field.ErrorList{field.Forbidden(nil, policy+"a seal pod has no other environment than the run's nonce, machine and policies; this one has HTTPS_PROXY")}), "exclude namespace kamino-system"},
+		"environment": {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", field.ErrorList{field.Forbidden(nil, policy+"a seal pod has no other environment than the run's nonce, machine, boot and policies; this one has HTTPS_PROXY")}), "exclude namespace kamino-system"},
 		"sidecar":     {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", field.ErrorList{field.Forbidden(nil, policy+"a pod of kamino-system has one container")}), "exclude namespace kamino-system"},
 		"image":       {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", field.ErrorList{field.Forbidden(nil, policy+"image x may not seal disks: the ConfigMap kamino-system/kamino-seal-images does not name it")}), "kamino init --seal-image image"},
 		"no params":   {apierrors.NewForbidden(podsResource, "a", errors.New("policy 'kamino-seal-pods' with binding 'kamino-seal-pods' denied request: no params found for policy binding with `Deny` parameterNotFoundAction")), "restart each kube-apiserver"},

@@ -83,14 +83,14 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	}
 	a.leases(s)
 	for run, p := range w.sealPods {
-		if p.node == worlds.NoNode { // somebody else's: what of it is left is nobody's debt
+		if p.node == worlds.NoNode || p.again { // somebody else's: what of it is left is nobody's debt
 			continue
 		}
 		s.SealPods = append(s.SealPods, invariant.SealPod{Run: run, Node: p.node, Failed: p.Failed})
 	}
 	for _, pods := range []map[string]*simSealPod{w.surveys, w.patches} {
 		for run, p := range pods {
-			if p.node != worlds.NoNode {
+			if p.node != worlds.NoNode && !p.again {
 				s.AgentPods = append(s.AgentPods, invariant.SealPod{Run: run, Node: p.node, Failed: p.Failed})
 			}
 		}

@@ -281,6 +281,7 @@ func (c simCluster) RemoveAgents(ctx context.Context, run string, tasks []kamino
 				delete(w.patches, string(task)+" "+run)
 			}
 		}
+		w.lostPods()
 		w.happened("%s deletes seal pod of %s", c.p.name, run)
 		return nil
 	})
@@ -328,7 +329,7 @@ func (c simCluster) seal(ctx context.Context, node kamino.Node, order kamino.Sea
 			return err
 		}
 		w.happened("%s creates seal pod of %s", c.p.name, run)
-		w.play(w.sealPods, run, pod, node.SystemUUID, kamino.TaskSeal, order, "")
+		w.play(w.sealPods, run, pod, node, kamino.TaskSeal, order, "")
 		return nil
 	})
 }

@@ -14,6 +14,25 @@ import (
 type backups struct {
 	leases []storedLease
 	nodes  []storedNode
+	pods   []*storedPod
+}
+
+// storedPod was made at a time.
+type storedPod struct {
+	at, until time.Time
+	pods      map[string]*simSealPod
+	key       string
+	pod       *simSealPod
+	began     kamino.AgentPod
+}
+
+// lostPods notes that pods were deleted.
+func (w *world) lostPods() {
+	for _, s := range w.etcd.pods {
+		if s.until.IsZero() && s.pods[s.key] != s.pod {
+			s.until = w.now
+		}
+	}
 }
 
 type storedLease struct {
@@ -76,6 +95,18 @@ func (w *world) restoreEtcd(to time.Time) {
 	clear(w.sealPods) // of which the backup knows nothing
 	clear(w.surveys)
 	clear(w.patches)
+	for _, s := range w.etcd.pods {
+		if s.at.After(to) || !s.until.IsZero() && !s.until.After(to) || !s.pod.ended.IsZero() && !s.pod.ended.After(to) {
+			continue
+		}
+		again := *s.pod
+		again.AgentPod, again.ended, again.again = s.began, time.Time{}, true
+		s.pods[s.key] = &again
+		if m := w.machineOf(w.nodes[again.node]); m != nil && m.Kubelet {
+			w.happened("pod %s is there again", s.key)
+			m.run(&again)
+		}
+	}
 	w.audit.judge.LeaseDeleted(string(poolA), w.now)
 	w.leaseDeleted = true
 	w.happened("etcd is restored from a backup of %s", to.Format(time.TimeOnly))

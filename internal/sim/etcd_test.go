@@ -220,3 +220,40 @@ func TestEtcdRestoredOfYoungDonor(t *testing.T) {
 		}
 	}
 }
+
+// TestEtcdRestoredPods: the backup was made while a pod of the agent existed. Its kubelet, which has
+// started again since, knows of no container of it and runs it once more; the agent does nothing.
+func TestEtcdRestoredPods(t *testing.T) {
+	runs := map[string]func(w *world, p *proc){
+		"update": func(w *world, p *proc) { w.startUpdate(p, options("a-0")) },
+		"patch": func(w *world, p *proc) {
+			o := patchOptions()
+			o.Pool, o.Donor = "", "a-0"
+			w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Patch(ctx, o); p.left() })
+		},
+	}
+	for name, start := range runs {
+		w, golden := aged(1), &proc{logging: true}
+		start(w, golden)
+		w.wait()
+		w.advance(w.now.Add(time.Hour))
+		places := map[string]time.Time{}
+		for _, s := range w.etcd.pods {
+			places[string(s.pod.order.Task)] = s.at.Add(time.Millisecond)
+		}
+		for task, backup := range places {
+			w, p := aged(1), &proc{}
+			start(w, p)
+			w.wait()
+			w.advance(w.now.Add(time.Hour))
+			m, n := w.donorOf("a-0")
+			boots, release := m.Boots, m.release
+			m.release = release
+			w.restoreEtcd(backup)
+			w.advance(w.now.Add(5 * time.Minute))
+			if m.Power != kamino.PowerOn || m.Boots != boots || !n.Ready || m.Working() {
+				t.Errorf("%s, backup while the pod %s exists: machine %s, boots %d and %d, ready %v", name, task, m.Power, boots, m.Boots, n.Ready)
+			}
+		}
+	}
+}

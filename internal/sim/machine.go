@@ -67,6 +67,10 @@ type simSealPod struct {
 	node  string
 	nonce string
 	order worlds.Order
+	ended time.Time
+	on    *machine // that has run it last, in the boot of that number
+	boots int
+	again bool // a restored etcd has brought it back, and no run knows it
 	late  bool // its kubelet tells late that it runs, or never when the seal has stopped it by then
 }
 
@@ -89,17 +93,29 @@ func (p *simSealPod) Starts() {
 // Ends implements worlds.Pod.
 func (p *simSealPod) Ends(end worlds.End) {
 	if p.There() && !p.Done && !p.Failed {
-		p.AgentPod = shown(end)
+		p.AgentPod, p.ended = shown(end), p.w.now
 		p.w.happened("pod %s ended: %s", p.key, p.Message)
 	}
 }
 
 // play lets the machine of a new pod play it.
-func (w *world) play(pods map[string]*simSealPod, key string, pod *simSealPod, machine string, task kamino.Task, order kamino.SealOrder, boot string) {
+func (w *world) play(pods map[string]*simSealPod, key string, pod *simSealPod, node kamino.Node, task kamino.Task, order kamino.SealOrder, boot string) {
 	pod.w, pod.pods, pod.key, pod.late = w, pods, key, task == kamino.TaskSeal
-	pod.order = worlds.Order{Task: task, Machine: machine, Run: order.Run, Nonce: order.Nonce, Policy: policySum(order.Policy), Boot: boot}
+	if task != kamino.TaskSeal && task != kamino.TaskPatch {
+		node.BootID = "" // the others change nothing, or name their boot themselves
+	}
+	pod.order = worlds.Order{Task: task, Machine: node.SystemUUID, Within: node.BootID, Run: order.Run, Nonce: order.Nonce, Policy: policySum(order.Policy), Boot: boot}
 	pods[key] = pod
 	if m := w.machineOf(w.nodes[pod.node]); m != nil {
+		m.run(pod)
+	}
+	w.etcd.pods = append(w.etcd.pods, &storedPod{at: w.now, pods: pods, key: key, pod: pod, began: pod.AgentPod})
+}
+
+// run plays a pod, once in each boot.
+func (m *machine) run(pod *simSealPod) {
+	if pod.on != m || pod.boots != m.Boots {
+		pod.on, pod.boots = m, m.Boots
 		m.Play(pod, pod.order)
 	}
 }
@@ -110,7 +126,7 @@ func (m *machine) inherit() {
 	for _, pods := range []map[string]*simSealPod{m.w.sealPods, m.w.surveys, m.w.patches} {
 		for _, key := range slices.Sorted(maps.Keys(pods)) {
 			if pod := pods[key]; pod.node == m.Hostname && pod.order.Task != "" && !pod.Done && !pod.Failed {
-				m.Play(pod, pod.order)
+				m.run(pod)
 			}
 		}
 	}

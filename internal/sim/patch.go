@@ -60,7 +60,7 @@ func (c simCluster) startPatch(ctx context.Context, node kamino.Node, task kamin
 			return nil
 		}
 		w.happened("%s asks %s to %s", c.p.name, node.Name, task)
-		w.play(w.patches, key, pod, node.SystemUUID, task, order, policy.Boot)
+		w.play(w.patches, key, pod, node, task, order, policy.Boot)
 		return nil
 	})
 }

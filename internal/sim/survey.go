@@ -26,7 +26,7 @@ func (c simCluster) survey(ctx context.Context, node kamino.Node, order kamino.S
 			return err
 		}
 		w.happened("%s creates the inventory's pod of %s", c.p.name, run)
-		w.play(w.surveys, run, pod, node.SystemUUID, kamino.TaskInventory, order, "")
+		w.play(w.surveys, run, pod, node, kamino.TaskInventory, order, "")
 		return nil
 	})
 }

@@ -96,6 +96,7 @@ type Order struct {
 	Task       kamino.Task
 	Run, Nonce string
 	Machine    string // UUID of the machine that it is for; "" any
+	Within     string // the boot that it is for; "" any
 	Policy     string // of a seal its digest, of a patch its text
 	Boot       string // which a restart is to end
 }
@@ -193,6 +194,10 @@ func (g *Guest) Play(p Pod, o Order) {
 		p.Starts()
 		if o.Machine != "" && !kamino.SameVM(o.Machine, g.VM()) {
 			p.Ends(End{ExitCode: 1, Message: "this pod is for machine " + o.Machine + ", but runs on machine " + g.VM()})
+			return
+		}
+		if o.Within != "" && o.Within != g.BootID {
+			p.Ends(End{ExitCode: 1, Message: "this pod is for boot " + o.Within + " of the machine, which is in boot " + g.BootID + " now"})
 			return
 		}
 		switch o.Task {

@@ -322,7 +322,7 @@ func orderOf(pod *corev1.Pod) (o worlds.Order, ok bool) {
 	}{{sealPrefix, kamino.TaskSeal}, {surveyPrefix, kamino.TaskInventory}, {listPrefix, kamino.TaskPackages}, {patchPrefix + "reboot-", kamino.TaskReboot},
 		{patchPrefix + "look-", kamino.TaskLook}, {patchPrefix + "check-", kamino.TaskCheck}, {patchPrefix, kamino.TaskPatch}} {
 		if run, ok := strings.CutPrefix(pod.Name, t.prefix); ok {
-			o = worlds.Order{Task: t.task, Run: run, Nonce: nodes.Nonce(pod), Machine: nodes.MeantVM(pod), Policy: nodes.PodEnv(pod, patch.PolicyEnv)}
+			o = worlds.Order{Task: t.task, Run: run, Nonce: nodes.Nonce(pod), Machine: nodes.MeantVM(pod), Within: nodes.MeantBoot(pod), Policy: nodes.PodEnv(pod, patch.PolicyEnv)}
 			if t.task == kamino.TaskSeal {
 				o.Policy = nodes.SealPolicy(pod)
 			}

@@ -152,7 +152,7 @@ func makeNode(t *testing.T, n *corev1.Node) *corev1.Node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { removeNode(t, n.Name) })
-	patch := fmt.Sprintf(`{"status":{"nodeInfo":{"systemUUID":"a1b2c3d4-e5f6-4711-8899-aabbccddeeff"},"capacity":{"pods":"110","cpu":"4","memory":"8Gi"},"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":%[1]q,"lastTransitionTime":%[1]q}]}}`,
+	patch := fmt.Sprintf(`{"status":{"nodeInfo":{"systemUUID":"a1b2c3d4-e5f6-4711-8899-aabbccddeeff","bootID":"b"},"capacity":{"pods":"110","cpu":"4","memory":"8Gi"},"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":%[1]q,"lastTransitionTime":%[1]q}]}}`,
 		time.Now().UTC().Format(time.RFC3339))
 	if made, err = admin.CoreV1().Nodes().PatchStatus(ctx, made.Name, []byte(patch)); err != nil {
 		t.Fatal(err)

@@ -197,6 +197,9 @@ func TestSealPodPolicy(t *testing.T) {
 			i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "KAMINO_MACHINE" })
 			c.Env[i] = corev1.EnvVar{Name: "KAMINO_MACHINE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['x']"}}}
 		}), "no other environment"},
+		"a boot from elsewhere": {box(func(c *corev1.Container) {
+			c.Env = append(c.Env, corev1.EnvVar{Name: "KAMINO_BOOT", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['x']"}}})
+		}), "no other environment"},
 		"a machine twice": {box(func(c *corev1.Container) {
 			c.Env = append(c.Env, corev1.EnvVar{Name: "KAMINO_MACHINE", Value: "x"})
 		}), "no other environment"},

@@ -199,10 +199,16 @@ func hashDisk(files map[string]string) string {
 // MeantVM is the UUID of the machine that a pod of the agent is for; "" any.
 func MeantVM(pod *corev1.Pod) string { return PodEnv(pod, "KAMINO_MACHINE") }
 
+// MeantBoot is the boot that it is for; "" any.
+func MeantBoot(pod *corev1.Pod) string { return PodEnv(pod, "KAMINO_BOOT") }
+
 // meant refuses a pod that is for another machine, whose node had this node's name.
 func (k *player) meant(pod *corev1.Pod) error {
 	if vm := MeantVM(pod); vm != "" && !kamino.SameVM(vm, k.Instance.VMID) {
 		return fmt.Errorf("this pod is for machine %s, but runs on machine %s", vm, k.Instance.VMID)
+	}
+	if boot := MeantBoot(pod); boot != "" && boot != k.bootID {
+		return fmt.Errorf("this pod is for boot %s of the machine, which is in boot %s now", boot, k.bootID)
 	}
 	return nil
 }
