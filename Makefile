@@ -100,7 +100,7 @@ test-storm: build lab ## SIGKILL of controllers in the middle of twelve runs, a 
 
 .PHONY: test-vm
 test-vm: build lab ## the main job on virtual machines that really boot; needs QEMU and mmdebstrap
-	@KAMINO_VM=1 .ci/part vm $(BOUND_vm) go -C lab test -count=1 -timeout 40m -v ./machines
+	@KAMINO_VM=1 .ci/part vm $(BOUND_vm) go -C lab test -count=1 -timeout 55m -v ./machines
 
 .PHONY: test-vm-all
 test-vm-all: build lab ## test-vm, a bad image that a canary's machine keeps out of the pool, the boot of a generic machine, and the whole circle

@@ -79,7 +79,8 @@ func (p AgentPod) RefuseForeign(node, nonce string) error {
 		why = "its nonce is not the run's"
 	}
 	return WithHint(fmt.Errorf("pod %s is not this run's: %s", p.Name, why),
-		"find out in the API server's audit log who made it, then run the command again; if it is still there: kubectl delete pod -n %s", strings.Replace(p.Name, "/", " ", 1))
+		"find out in the API server's audit log who made it, then run the command again; if it is still there: kubectl delete pod -n %s",
+		strings.Replace(p.Name, "/", " ", 1))
 }
 
 // Names of what Kamino writes on a node.

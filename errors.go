@@ -211,13 +211,15 @@ func RefuseMark(node string, err error) error {
 // OfNode reports whether all refusals concern only this node and were found before anything was
 // taken. Such a candidate has cost nothing, and the next candidate may succeed.
 func OfNode(refusals []Refusal) bool {
-	return len(refusals) > 0 && !slices.ContainsFunc(refusals, func(r Refusal) bool { return r.Code != CodeLocalVolume && r.Code != CodeReturns })
+	return len(refusals) > 0 && !slices.ContainsFunc(refusals,
+		func(r Refusal) bool { return r.Code != CodeLocalVolume && r.Code != CodeReturns })
 }
 
 // RefuseStuck is the refusal of a node for pods that waiting does not remove.
 func RefuseStuck(pods []Pod) Refusal {
 	if back := Returning(pods); len(back) > 0 {
-		return Refusal{Code: CodeReturns, Why: "the node cannot be drained: " + DescribePods(back) + "; nothing was evicted", Do: LeaveReturning}
+		return Refusal{Code: CodeReturns, Why: "the node cannot be drained: " + DescribePods(back) + "; nothing was evicted",
+			Do: LeaveReturning}
 	}
 	return Refusal{Code: "drain", Why: "the node cannot be drained: " + DescribePods(pods) + "; nothing was evicted",
 		Do: "give these pods a controller or fix their budgets, choose another node, or use --force to delete them"}

@@ -47,7 +47,8 @@ type CachedImage struct {
 }
 
 // TagValue is the longest value of a tag that describes the software of a version; MaxTag is that of all
-// others. Azure and AWS accept 256 characters and 50 tags (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources,
+// others. Azure and AWS accept 256 characters and 50 tags
+// (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources,
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Tags.html).
 const TagValue = 128
 

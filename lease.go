@@ -164,7 +164,8 @@ func (w *Withdrawal) Again(next string, opts WithdrawOptions) (string, error) {
 	case w.Reason == CutText(opts.Reason, MaxTag):
 		return w.Version, nil
 	}
-	return "", WithHint(fmt.Errorf("new nodes of pool %s boot from version %s since version %s was taken back (%s): nothing is changed", opts.Pool, next, w.Version, w.Reason),
+	return "", WithHint(fmt.Errorf("new nodes of pool %s boot from version %s since version %s was taken back (%s): nothing is changed",
+		opts.Pool, next, w.Version, w.Reason),
 		"to withdraw that too: --version %s", next)
 }
 
@@ -255,7 +256,8 @@ func (l *Ledger) NoteFailed(run string, rec Record, now time.Time) {
 	if rec.FailedAt == "" {
 		rec.FailedAt = rec.Step
 	}
-	l.NotePast(PastRun{Run: run, Donor: rec.Donor, Interrupted: rec.Interrupted || rec.Failure == "", Work: rec.Work, Version: rec.Version, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.AwayFor().Seconds(),
+	l.NotePast(PastRun{Run: run, Donor: rec.Donor, Interrupted: rec.Interrupted || rec.Failure == "", Work: rec.Work, Version: rec.Version,
+		Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.AwayFor().Seconds(),
 		Failure: CutText(cmp.Or(rec.Failure, processEnded+rec.FailedAt), MaxFailure), Step: rec.FailedAt, Proof: rec.Proof})
 }
 

@@ -74,7 +74,8 @@ func (l Ledger) FailedBuild(v Version) bool {
 	finished := func(p PastRun) bool { return p.Failure == "" && p.Version == v.Name }
 	needed := l.Former != nil && strings.EqualFold(l.Former.Image, v.ID)
 	return v.Ours() && v.State == Failed && !v.Ready && !v.InModel && v.Instances == 0 && !needed &&
-		v.Bad == "" && (!slices.Contains(l.RolledBack, v.Name) || slices.Contains(l.Unbuilt, v.Name)) && !slices.ContainsFunc(l.Past, finished)
+		v.Bad == "" && (!slices.Contains(l.RolledBack, v.Name) || slices.Contains(l.Unbuilt, v.Name)) &&
+		!slices.ContainsFunc(l.Past, finished)
 }
 
 // Builds reports whether a version is still being built although the run that began it, in this

@@ -210,7 +210,8 @@ func (n Node) OwnedBy(pool PoolID, lease Lease) (*Mark, error) {
 		return nil, err
 	}
 	if (mark.Sealing || mark.Held) && n.Twin != "" && !(lease.Holder == mark.Run && lease.Record.Donor == n.Name) {
-		return nil, fmt.Errorf("node %s: node %s shows the same machine %s, and the lease of pool %s does not say whose it is", n.Name, n.Twin, n.ProviderID, pool.Name())
+		return nil, fmt.Errorf("node %s: node %s shows the same machine %s, and the lease of pool %s does not say whose it is", n.Name,
+			n.Twin, n.ProviderID, pool.Name())
 	}
 	if (mark.Sealing || mark.Held) && !n.corroborated(*mark, lease) {
 		return nil, fmt.Errorf("node %s: annotation %s names run %s, which is recorded neither on the lease of pool %s nor by a taint of the node",
@@ -246,7 +247,8 @@ func (n Node) markOrTaint(pool PoolID) (*Mark, error) {
 	}
 	for _, t := range n.Taints {
 		if t.Key == TaintBlock && t.Value != "" {
-			return &Mark{Format: MarkFormat, Run: t.Value, Pool: pool, Instance: n.ProviderID, VMID: n.SystemUUID, Block: true, Sealing: true, Held: true}, nil
+			return &Mark{Format: MarkFormat, Run: t.Value, Pool: pool, Instance: n.ProviderID, VMID: n.SystemUUID, Block: true,
+				Sealing: true, Held: true}, nil
 		}
 	}
 	return nil, nil
@@ -280,7 +282,8 @@ func (m *Mark) Holds() string {
 
 // GoesOn is the advice about a node whose patch has not ended.
 func GoesOn(node string) string {
-	return "if its process has ended, kamino patch --target-node " + node + " continues, and kamino restore gives the node back, blocked if its packages may have been changed"
+	return "if its process has ended, kamino patch --target-node " + node +
+		" continues, and kamino restore gives the node back, blocked if its packages may have been changed"
 }
 
 // BlockedNode is a node that did not come back healthy from a patch, or whose patch was
@@ -313,7 +316,8 @@ func (b BlockedNode) String() string {
 
 // Do is the advice about a blocked node.
 func (b BlockedNode) Do() string {
-	return fmt.Sprintf("kamino patch --target-node %s continues and examines it; if it is healthy as it is: kubectl taint node %[1]s %s-", b.Node, TaintPatchFailed)
+	return fmt.Sprintf("kamino patch --target-node %s continues and examines it; if it is healthy as it is: kubectl taint node %[1]s %s-",
+		b.Node, TaintPatchFailed)
 }
 
 // Refusal is the refusal of a node that a patch left blocked.
@@ -347,7 +351,8 @@ func ParseLabelDemand(s string) (LabelDemand, error) {
 	switch {
 	case domain != RestrictedDomain && !strings.HasSuffix(domain, "."+RestrictedDomain):
 		return LabelDemand{}, WithHint(fmt.Errorf("label %q proves nothing: a node can set it on itself", key),
-			"use a key below %s, for instance %s/donor=true; kubectl label node NODE %[2]s/donor=true sets it", RestrictedDomain, RestrictedDomain)
+			"use a key below %s, for instance %s/donor=true; kubectl label node NODE %[2]s/donor=true sets it", RestrictedDomain,
+			RestrictedDomain)
 	case !labelName.MatchString(name) || !labelValue.MatchString(value):
 		return LabelDemand{}, WithHint(fmt.Errorf("invalid label %q", s), "use %s/NAME or %[1]s/NAME=VALUE", RestrictedDomain)
 	}
@@ -372,5 +377,6 @@ func (l LabelDemand) On(n Node) bool {
 // Bootstrap scripts put such values into labels of their own.
 func (n Node) Places(value string) bool {
 	id := string(n.ProviderID)
-	return value != "" && slices.Contains([]string{n.Name, n.Labels[ZoneLabel], n.Labels["topology.kubernetes.io/region"], id, id[strings.LastIndex(id, "/")+1:]}, value)
+	return value != "" && slices.Contains([]string{n.Name, n.Labels[ZoneLabel], n.Labels["topology.kubernetes.io/region"], id,
+		id[strings.LastIndex(id, "/")+1:]}, value)
 }

@@ -27,7 +27,8 @@ const (
 	ConfigUnknown    ConfigStatus = "Unknown" // the node reports a status that this program does not know
 )
 
-var configStatuses = []ConfigStatus{ConfigApplied, ConfigImage, ConfigWaiting, ConfigInvalid, ConfigRolledBack, ConfigBroken, ConfigUnreadable}
+var configStatuses = []ConfigStatus{ConfigApplied, ConfigImage, ConfigWaiting, ConfigInvalid, ConfigRolledBack,
+	ConfigBroken, ConfigUnreadable}
 
 // NodeConfig is what a node reports about its configuration.
 type NodeConfig struct {

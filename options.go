@@ -93,7 +93,8 @@ func (o AutoOptions) validateOverlaps() error {
 				"remove it from --node-ignore-annotation")
 		}
 		if slices.Contains(o.Rules.FineConditions, s.Condition) {
-			return WithHint(fmt.Errorf("condition %s is both a signal and listed to be ignored", s.Condition), "remove it from --ignore-condition")
+			return WithHint(fmt.Errorf("condition %s is both a signal and listed to be ignored", s.Condition),
+				"remove it from --ignore-condition")
 		}
 	}
 	return nil
@@ -150,7 +151,8 @@ func (o PatchOptions) In(run Options) PatchOptions {
 func (o PatchOptions) Validate() error {
 	switch w := o.Order; {
 	case o.Pool != "" && o.Donor != "":
-		return WithHint(fmt.Errorf("--pool %s and --target-node %s are mutually exclusive", o.Pool, o.Donor), "use --pool for the best nodes of a pool, or --target-node for one node")
+		return WithHint(fmt.Errorf("--pool %s and --target-node %s are mutually exclusive", o.Pool, o.Donor),
+			"use --pool for the best nodes of a pool, or --target-node for one node")
 	case o.Pool+o.Donor == "":
 		return WithHint(errors.New("no pool and no node named"), "use --pool or --target-node; kamino status lists the pools")
 	case o.Nodes < 1 || o.Nodes > 3:
@@ -162,7 +164,8 @@ func (o PatchOptions) Validate() error {
 	case w.Within < time.Minute || w.Within > 4*time.Hour:
 		return WithHint(fmt.Errorf("invalid time limit %s", w.Within), "use --timeout 1m to 4h")
 	case w.Return < time.Minute || w.Settle < 0:
-		return WithHint(fmt.Errorf("invalid time for a boot %s or to be healthy %s", w.Return, w.Settle), "use --return 1m or more, and --min-ready 0 or more")
+		return WithHint(fmt.Errorf("invalid time for a boot %s or to be healthy %s", w.Return, w.Settle),
+			"use --return 1m or more, and --min-ready 0 or more")
 	}
 	run := o.Options
 	run.Donor = cmp.Or(o.Donor, "to be chosen")

@@ -91,7 +91,8 @@ func (l Ledger) astray(image string, versions []Version) *Stray {
 	}
 	for _, v := range versions {
 		for _, born := range v.Births {
-			if v.Name != p.Version && born.After(since) && !born.Before(p.At.Add(pointerSettles)) && (first.Born.IsZero() || born.Before(first.Born)) {
+			if v.Name != p.Version && born.After(since) && !born.Before(p.At.Add(pointerSettles)) &&
+				(first.Born.IsZero() || born.Before(first.Born)) {
 				first.Booted, first.Born = v.Name, born
 			}
 		}
@@ -130,7 +131,8 @@ func (p Pin) String() string {
 
 func (p Pin) why() string {
 	if p.Unsure {
-		return fmt.Sprintf("a run ended while it wrote %s into the model, and somebody may have set %s again since", LastSegments(p.Wrote, 3), LastSegments(p.Image, 3))
+		return fmt.Sprintf("a run ended while it wrote %s into the model, and somebody may have set %s again since",
+			LastSegments(p.Wrote, 3), LastSegments(p.Image, 3))
 	}
 	return "it was set by someone else: kamino last wrote " + LastSegments(p.Wrote, 3)
 }

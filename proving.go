@@ -67,7 +67,8 @@ type Proving struct {
 
 // Checks lists the names of the checks of a proof, in their order.
 func Checks() []string {
-	return []string{"cloud", "identity", "apart", "certificate", "ready", "boot", "stable", "labels", "capacity", "pressure", "clock", "images",
+	return []string{"cloud", "identity", "apart", "certificate", "ready", "boot", "stable", "labels", "capacity",
+		"pressure", "clock", "images",
 		"daemonsets", "report", "units", "reboot", "probe"}
 }
 
@@ -81,7 +82,8 @@ func (p Proving) Validate() error {
 	case p.Mode != ProveNone && p.Budget < time.Minute:
 		return WithHint(fmt.Errorf("boot budget %s is too short", p.Budget), "use --boot-budget 1m or more")
 	case p.Times != 0 && !(p.Times >= 1 && p.Times <= 100):
-		return WithHint(fmt.Errorf("invalid boot budget %gx", p.Times), "use --boot-budget 2x, or any factor from 1 to 100; or a time, as 10m")
+		return WithHint(fmt.Errorf("invalid boot budget %gx", p.Times),
+			"use --boot-budget 2x, or any factor from 1 to 100; or a time, as 10m")
 	case p.For < 0 || p.For > 24*time.Hour:
 		return WithHint(fmt.Errorf("invalid time for a proof: %s", p.For), "use --prove-for 0 to 24h")
 	}

@@ -126,7 +126,8 @@ type Bad struct {
 
 // RefuseSame is the refusal to make another image of a disk like that of this bad version.
 func (v Version) RefuseSame(node string) Refusal {
-	return Refusal{Code: CodeBadImage, Why: fmt.Sprintf("it has the same packages as when version %s was made of it, which is withdrawn: %s", v.Name, Plain(v.Bad)),
+	return Refusal{Code: CodeBadImage, Why: fmt.Sprintf(
+		"it has the same packages as when version %s was made of it, which is withdrawn: %s", v.Name, Plain(v.Bad)),
 		Do: fmt.Sprintf("kamino patch --target-node %s, or choose another node: kamino plan ranks them", node)}
 }
 
@@ -163,7 +164,8 @@ func (v Version) Withdrawn(bad Bad) Version {
 	case v.Untried():
 		proof = ""
 	}
-	return v.Offering(TagOfferWithdrawn).write(map[string]string{TagProof: proof, TagBad: CutText(cmp.Or(bad.Reason, TagOfferWithdrawn), MaxTag)})
+	return v.Offering(TagOfferWithdrawn).write(map[string]string{TagProof: proof,
+		TagBad: CutText(cmp.Or(bad.Reason, TagOfferWithdrawn), MaxTag)})
 }
 
 // Offering returns the version with an offer state: the tag, and Excluded to match.
@@ -228,7 +230,8 @@ func (v Version) Good() bool { return v.Whole() && v.Bad == "" }
 
 // StandsIn reports whether a version may replace a withdrawn one without being named.
 func (v Version) StandsIn(pool Pool) bool {
-	return !v.OfFormer && v.Good() && v.Ready && !v.Unused() && (!v.Excluded || v.Hidden()) && v.Receipt != "" && !v.Untried() && !(v.Unaccepted && pool.Owner != nil)
+	return !v.OfFormer && v.Good() && v.Ready && !v.Unused() && (!v.Excluded || v.Hidden()) && v.Receipt != "" && !v.Untried() &&
+		!(v.Unaccepted && pool.Owner != nil)
 }
 
 // Withheld reports whether pools that refer to the definition cannot get the version: because of

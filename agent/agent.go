@@ -91,7 +91,8 @@ func verbs() []verb {
 // Main runs one verb and returns the exit code.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	stdout, stderr = plainWriter{stdout}, plainWriter{stderr}
-	e := &env{out: stdout, err: stderr, log: slog.New(slog.NewTextHandler(stderr, nil)), newHost: newHost, inHost: host.InHost, look: capture.Live}
+	e := &env{out: stdout, err: stderr, log: slog.New(slog.NewTextHandler(stderr, nil)), newHost: newHost,
+		inHost: host.InHost, look: capture.Live}
 	return e.main(ctx, args)
 }
 
@@ -172,7 +173,8 @@ func (e *env) flags(name string) *flag.FlagSet {
 
 // platformFlags adds where the platform is.
 func (e *env) platformFlags(f *flag.FlagSet) {
-	e.imds, e.wireServer = cmp.Or(os.Getenv("KAMINO_IMDS"), platform.DefaultIMDS), cmp.Or(os.Getenv("KAMINO_WIRESERVER"), platform.DefaultWireServer)
+	e.imds, e.wireServer = cmp.Or(os.Getenv("KAMINO_IMDS"), platform.DefaultIMDS),
+		cmp.Or(os.Getenv("KAMINO_WIRESERVER"), platform.DefaultWireServer)
 	f.Var((*service)(&e.imds), "imds", "base `URL` of the instance metadata service")
 	f.Var((*service)(&e.wireServer), "wireserver", "base `URL` of the WireServer")
 	f.DurationVar(&e.patience, "imds-timeout", 5*time.Minute, "how long to wait for the network and the metadata service")

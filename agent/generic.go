@@ -58,7 +58,8 @@ func (v *sealVerb) genericBoot(ctx context.Context, d *disk.Disk) (t capture.Tim
 	}
 	kernel := time.UnixMicro(int64(c.Manager.KernelRealtime))
 	if c.Manager.KernelRealtime == 0 || c.Manager.SoftReboots > 0 || began.Before(kernel) {
-		return t, fmt.Errorf("it is not proved to be the first boot: cloud-init first ran a module at %s, and the kernel started at %s", began.UTC().Format(time.RFC3339), kernel.UTC().Format(time.RFC3339))
+		return t, fmt.Errorf("it is not proved to be the first boot: cloud-init first ran a module at %s, and the kernel started at %s",
+			began.UTC().Format(time.RFC3339), kernel.UTC().Format(time.RFC3339))
 	}
 	up, _, _ := strings.Cut(d.Text("proc/uptime"), " ") // seconds, also those of a suspended machine: proc_uptime(5)
 	uptime, err := time.ParseDuration(up + "s")
@@ -66,7 +67,8 @@ func (v *sealVerb) genericBoot(ctx context.Context, d *disk.Disk) (t capture.Tim
 		return t, fmt.Errorf("read /proc/uptime: %w", err)
 	}
 	if set := c.TakenAt.Add(-uptime).Sub(kernel); set.Abs() > clockMost {
-		return t, fmt.Errorf("it is not proved to be the first boot: the clock was set by %s since the kernel started", set.Round(time.Second))
+		return t, fmt.Errorf("it is not proved to be the first boot: the clock was set by %s since the kernel started",
+			set.Round(time.Second))
 	}
 	return capture.TimingOf(c), nil
 }

@@ -26,7 +26,8 @@ func runBoot(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	m := &firstboot.Machine{Disk: d, Host: h, IMDS: e.metadata(d), Settings: settings, Log: e.log, Now: time.Now, Patience: e.patience,
-		Wire: platform.WireServer{Endpoint: e.wireServer, Agent: "kamino-agent/" + Version, Client: platform.Direct(), Wait: platform.Sleep, Attempts: 5}}
+		Wire: platform.WireServer{Endpoint: e.wireServer, Agent: "kamino-agent/" + Version, Client: platform.Direct(),
+			Wait: platform.Sleep, Attempts: 5}}
 	if *early {
 		return m.Early(ctx)
 	}

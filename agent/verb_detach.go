@@ -35,7 +35,8 @@ func (v *sealVerb) detached(ctx context.Context, d *disk.Disk) error {
 	if v.powerOff {
 		after += " --poweroff"
 	}
-	args := []string{"--unit=kamino-seal-" + v.run, "--description=Kamino: seal for run " + v.run, "--collect", "--no-block", "--property=KillMode=process",
+	args := []string{"--unit=kamino-seal-" + v.run, "--description=Kamino: seal for run " + v.run, "--collect", "--no-block",
+		"--property=KillMode=process",
 		"--property=ExecStopPost=" + after}
 	policy, err := v.policyProperty()
 	if err != nil {

@@ -267,7 +267,8 @@ func (v *sealVerb) printInventory(d *disk.Disk, o seal.Options, r *inventory.Res
 	if len(r.Unknown) == 0 {
 		policy = "no file is unknown; " + policy
 	}
-	fmt.Fprintln(v.out, policy+": unknown files are "+map[string]string{seal.UnknownRefuse: "refused", seal.UnknownReport: "reported"}[o.Config.Verify.Unknown])
+	fmt.Fprintln(v.out, policy+": unknown files are "+map[string]string{seal.UnknownRefuse: "refused",
+		seal.UnknownReport: "reported"}[o.Config.Verify.Unknown])
 }
 
 // writable tries whether a file can be written, and changes none.

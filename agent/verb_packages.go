@@ -105,7 +105,8 @@ func listPackages(d *disk.Disk, run, nonce string) (string, error) {
 	}
 	text, err := json.Marshal(packageList{Run: run, Nonce: nonce, Facts: facts, List: packed})
 	if err == nil && len(text) > packagesMost {
-		err = fmt.Errorf("the list of the %d packages has %d bytes, compressed; at most %d go into an annotation", len(list), len(text), packagesMost)
+		err = fmt.Errorf("the list of the %d packages has %d bytes, compressed; at most %d go into an annotation", len(list),
+			len(text), packagesMost)
 	}
 	return string(text), err
 }

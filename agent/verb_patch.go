@@ -104,7 +104,8 @@ func (v *patchVerb) check(ctx context.Context) error {
 		err = v.onHost().Check(ctx, v.policy)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &patch.Refused{Why: fmt.Sprintf("another program changes packages, and did not finish within %s: %v", checkTime, err), Do: "wait for it to end, or end it"}
+		return &patch.Refused{Why: fmt.Sprintf("another program changes packages, and did not finish within %s: %v", checkTime, err),
+			Do: "wait for it to end, or end it"}
 	}
 	return err
 }
@@ -121,21 +122,23 @@ func (v *patchVerb) reboot(ctx context.Context) error {
 
 // onHost is the node as a pod works on it.
 func (v *patchVerb) onHost() patch.Node {
-	return patch.Node{Disk: v.disk, Wait: platform.Sleep, Exec: func(ctx context.Context, out io.Writer, name string, args ...string) error {
-		return v.inHost(ctx, out, v.err, name, args...)
-	}}
+	return patch.Node{Disk: v.disk, Wait: platform.Sleep,
+		Exec: func(ctx context.Context, out io.Writer, name string, args ...string) error {
+			return v.inHost(ctx, out, v.err, name, args...)
+		}}
 }
 
 // local is the machine on which this process runs.
 func (v *patchVerb) local() patch.Node {
-	return patch.Node{Disk: v.disk, Wait: platform.Sleep, Exec: func(ctx context.Context, out io.Writer, name string, args ...string) error {
-		cmd := exec.CommandContext(ctx, name, args...)
-		cmd.Stdout = io.MultiWriter(out, v.out)
-		cmd.Stderr = cmd.Stdout
-		// apt-get and dnf end a package that they have begun; after the delay they are killed.
-		cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGINT) }, 2*time.Minute
-		return cmd.Run()
-	}}
+	return patch.Node{Disk: v.disk, Wait: platform.Sleep,
+		Exec: func(ctx context.Context, out io.Writer, name string, args ...string) error {
+			cmd := exec.CommandContext(ctx, name, args...)
+			cmd.Stdout = io.MultiWriter(out, v.out)
+			cmd.Stderr = cmd.Stdout
+			// apt-get and dnf end a package that they have begun; after the delay they are killed.
+			cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGINT) }, 2*time.Minute
+			return cmd.Run()
+		}}
 }
 
 // here patches the machine on which this process runs, and reports.
@@ -188,7 +191,8 @@ func (v *patchVerb) tell(ctx context.Context, annotation string, report patch.Re
 		return err
 	}
 	if len(answer) > packagesMost {
-		return fmt.Errorf("the result has %d bytes, compressed; at most %d go into an annotation: the unit's journal has it", len(answer), packagesMost)
+		return fmt.Errorf("the result has %d bytes, compressed; at most %d go into an annotation: the unit's journal has it",
+			len(answer), packagesMost)
 	}
 	return annotate(ctx, v.disk, v.node, annotation, string(answer), "the result")
 }
@@ -258,7 +262,8 @@ func (v *patchVerb) working(ctx context.Context) (bool, error) {
 func (v *patchVerb) alone(ctx context.Context) error {
 	for told := ""; ; {
 		var out bytes.Buffer
-		if err := v.inHost(ctx, &out, v.err, "systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating,deactivating", "kamino-patch-*.service"); err != nil {
+		if err := v.inHost(ctx, &out, v.err, "systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating,deactivating",
+			"kamino-patch-*.service"); err != nil {
 			return err
 		}
 		unit, _, _ := strings.Cut(strings.TrimSpace(out.String()), " ")
@@ -294,7 +299,9 @@ func (v *patchVerb) start(ctx context.Context) error {
 	// The package manager is ended first; RuntimeMaxSec is for one that does not end.
 	args := []string{"--unit=" + v.unit(), "--description=Kamino: patch for run " + v.run, "--collect", "--no-block",
 		"--property=KillMode=mixed", fmt.Sprintf("--property=RuntimeMaxSec=%d", int((v.policy.Limit() + 10*time.Minute).Seconds())),
-		"--property=ExecStopPost=-/" + dir + "/kamino-agent patch --root=/ --run=" + v.run + " --hold", "--property=ExecStopPost=/bin/rm -rf /" + dir, "--setenv=" + nonceEnv + "=" + v.nonce, "--setenv=" + patch.PolicyEnv + "=" + string(policy),
+		"--property=ExecStopPost=-/" + dir + "/kamino-agent patch --root=/ --run=" + v.run + " --hold",
+		"--property=ExecStopPost=/bin/rm -rf /" + dir, "--setenv=" + nonceEnv + "=" + v.nonce, "--setenv=" + patch.PolicyEnv +
+			"=" + string(policy),
 		"/" + dir + "/kamino-agent", "patch", "--root=/", "--run=" + v.run}
 	if v.node != "" {
 		args = append(args, "--donor="+v.node)

@@ -52,11 +52,13 @@ func (e *env) sealFlags(name string) (*flag.FlagSet, *sealVerb) {
 	v := &sealVerb{env: e, given: f}
 	e.platformFlags(f)
 	f.StringVar(&v.config, "config", "", "SealConfig `file` (default /"+seal.ConfigPath+" on the disk, if it is there)")
-	f.StringVar(&v.policy, "policy", "", "seal policy `file` of the run, a SealConfig (default the environment variable "+seal.PolicyEnv+", as a run sets it); beside it the configuration on the disk can only make things stricter")
+	f.StringVar(&v.policy, "policy", "", "seal policy `file` of the run, a SealConfig (default the environment variable "+seal.PolicyEnv+
+		", as a run sets it); beside it the configuration on the disk can only make things stricter")
 	f.StringVar(&v.donor, "donor", "", "the donor's node `name`")
 	f.StringVar(&v.host, "host-name", "", "the donor's host `name` to look for (default from the disk)")
 	f.StringVar(&v.addresses, "addresses", "", "the donor's IP `addresses` to look for, joined by commas (default with --root / the machine's, else those that the disk names)")
-	f.Var(&choice{&v.join, []string{seal.JoinKeep, seal.JoinFresh, seal.JoinAuto}}, "join", "keep, fresh or auto: whether kubelet's credential is the cluster's (default from the configuration)")
+	f.Var(&choice{&v.join, []string{seal.JoinKeep, seal.JoinFresh, seal.JoinAuto}}, "join",
+		"keep, fresh or auto: whether kubelet's credential is the cluster's (default from the configuration)")
 	return f, v
 }
 
@@ -99,7 +101,8 @@ func runSeal(ctx context.Context, e *env, args []string) error {
 	f, v := e.sealFlags("seal")
 	v.runFlags(f)
 	v.outputFlag(f)
-	f.Var(&choice{&v.free, []string{seal.FreeAuto, seal.FreeTrim, seal.FreeZero, seal.FreeNone}}, "free-space", "auto, trim, zero or none: what to do with free blocks (default from the configuration: zero)")
+	f.Var(&choice{&v.free, []string{seal.FreeAuto, seal.FreeTrim, seal.FreeZero, seal.FreeNone}}, "free-space",
+		"auto, trim, zero or none: what to do with free blocks (default from the configuration: zero)")
 	f.BoolVar(&v.dryRun, "dry-run", false, "print what would be done, with bytes, and change nothing; exit with the code that the seal would have")
 	f.BoolVar(&v.detach, "detach", false, "install the agent on the host and go on as a transient unit of the host's systemd")
 	f.BoolVar(&v.powerOff, "poweroff", false, "switch the machine off at once when the disk is sealed")
@@ -139,7 +142,8 @@ func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, err
 	}
 	config.Join = cmp.Or(v.join, config.Join)
 	config.FreeSpace = cmp.Or(v.free, config.FreeSpace)
-	o := seal.Options{Run: v.run, Nonce: v.nonce, Donor: v.donor, Config: config, FirstBoot: config.FirstBoot, Join: config.Join, Agent: Version, Now: time.Now, Log: v.log, InterruptAfter: v.interruptAfter}
+	o := seal.Options{Run: v.run, Nonce: v.nonce, Donor: v.donor, Config: config, FirstBoot: config.FirstBoot, Join: config.Join,
+		Agent: Version, Now: time.Now, Log: v.log, InterruptAfter: v.interruptAfter}
 	o.Facts = seal.Facts{Host: cmp.Or(v.host, d.Text("etc/hostname")), VMID: platform.SMBIOS(d), MachineID: d.Text("etc/machine-id")}
 	if receipt, ok, _ := seal.ReadReceipt(d); ok {
 		// A sealed disk has lost them; its receipt has them.
@@ -241,7 +245,8 @@ func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
 	return v.finish(ctx, d, h, node, receipt)
 }
 
-func (v *sealVerb) work(ctx context.Context, d *disk.Disk, node *nodeapi.Client, services *seal.Services, o seal.Options) (seal.Receipt, error) {
+func (v *sealVerb) work(ctx context.Context, d *disk.Disk, node *nodeapi.Client, services *seal.Services,
+	o seal.Options) (seal.Receipt, error) {
 	if !d.Exists(seal.ReceiptPath) {
 		if err := seal.Permit(d, o); err != nil {
 			return seal.Receipt{}, err

@@ -103,7 +103,8 @@ func runUserData(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	if !ask {
-		fmt.Fprintf(e.out, "# not executed without --run: %s\n--- /%s: what it prints\n", strings.Join(c.Join.Command, " "), nodeconfig.BootstrapPath)
+		fmt.Fprintf(e.out, "# not executed without --run: %s\n--- /%s: what it prints\n", strings.Join(c.Join.Command, " "),
+			nodeconfig.BootstrapPath)
 	}
 	fmt.Fprintf(e.out, "# NodeConfig generation %d from %s, %s\n", c.Generation, doc.Source, doc.Hash())
 	for _, file := range files {

@@ -51,7 +51,8 @@ func (p *Provider) findParameter(ctx context.Context, pool kamino.Pool) ([]kamin
 	if err := json.Unmarshal(pool.Model.Saved, &now); err != nil {
 		return nil, fmt.Errorf("read the launch template of pool %s: %w", pool.Name, err)
 	}
-	return []kamino.Artifact{{Kind: kamino.KindParameter, Name: name, ID: name, State: kamino.Succeeded, Ready: true, Source: value, Use: kamino.Use{InModel: now.Parameter == name}}}, nil
+	return []kamino.Artifact{{Kind: kamino.KindParameter, Name: name, ID: name, State: kamino.Succeeded, Ready: true, Source: value,
+		Use: kamino.Use{InModel: now.Parameter == name}}}, nil
 }
 
 // Create begins to make a snapshot or an image.

@@ -29,7 +29,8 @@ const consoleLines = 100
 const tagCanaryName = "kamino-canary-name"
 
 // blockedCodes are refusals of a launch that say nothing of the image.
-var blockedCodes = []string{"InsufficientInstanceCapacity", "InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "InsufficientFreeAddressesInSubnet", "Unsupported"}
+var blockedCodes = []string{"InsufficientInstanceCapacity", "InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded",
+	"InsufficientFreeAddressesInSubnet", "Unsupported"}
 
 // CanaryFit reports what a canary would be, and refuses one that cannot be kept free of other
 // pods.
@@ -57,8 +58,9 @@ func (g group) fit() kamino.CanaryFit {
 	// RunInstances takes no template that has them
 	// (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RequestLaunchTemplateData.html).
 	if g.data.InstanceRequirements != nil || fit.Size == "" {
-		fit.Refusals = append(fit.Refusals, kamino.Refusal{Code: "canary-type", Field: "InstanceRequirements", Why: "the group chooses instance types by attributes: a single instance cannot be launched so",
-			Do: "name a type in the launch template, and the attributes in the group"})
+		fit.Refusals = append(fit.Refusals, kamino.Refusal{Code: "canary-type", Field: "InstanceRequirements",
+			Why: "the group chooses instance types by attributes: a single instance cannot be launched so",
+			Do:  "name a type in the launch template, and the attributes in the group"})
 		return fit
 	}
 	// A request names one subnet of the group, and EC2 refuses one of another zone than the
@@ -123,7 +125,8 @@ func canary(in types.Instance) kamino.Canary {
 		zone = text(in.Placement.AvailabilityZone)
 	}
 	expires, _ := time.Parse(time.RFC3339, tagOf(in.Tags, kamino.TagExpires)) // the zero time: anybody may remove it
-	c := kamino.Canary{Name: tagOf(in.Tags, tagCanaryName), Version: text(in.ImageId), Run: tagOf(in.Tags, kamino.TagRun), Expires: expires, State: kamino.Creating,
+	c := kamino.Canary{Name: tagOf(in.Tags, tagCanaryName), Version: text(in.ImageId), Run: tagOf(in.Tags, kamino.TagRun), Expires: expires,
+		State:    kamino.Creating,
 		Instance: nodeID(zone, name), Hostname: text(in.PrivateDnsName), Power: power(in.State.Name), Zone: zone}
 	switch in.State.Name {
 	case types.InstanceStateNameRunning:
@@ -189,12 +192,14 @@ func (p *Provider) LaunchCanary(ctx context.Context, pool kamino.Pool, order kam
 func (p *Provider) canaryInput(g group, pool kamino.Pool, order kamino.CanaryOrder, user string) *ec2.RunInstancesInput {
 	tags, _ := g.canaryTags()
 	tags["Name"] = order.Name
-	own := map[string]string{tagCanaryName: order.Name, kamino.TagCanary: order.Version, kamino.TagPool: pool.Name, kamino.TagRun: order.Run, kamino.TagNonce: order.Nonce,
+	own := map[string]string{tagCanaryName: order.Name, kamino.TagCanary: order.Version, kamino.TagPool: pool.Name,
+		kamino.TagRun: order.Run, kamino.TagNonce: order.Nonce,
 		kamino.TagExpires: order.Expires.UTC().Format(time.RFC3339)}
 	one := int32(1)
 	input := &ec2.RunInstancesInput{
-		LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateId: &g.recipe.Template, Version: sdk.String(fmt.Sprint(g.recipe.Version))},
-		ImageId:        &order.Version, InstanceType: types.InstanceType(g.size()), MinCount: &one, MaxCount: &one, UserData: &user,
+		LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateId: &g.recipe.Template,
+			Version: sdk.String(fmt.Sprint(g.recipe.Version))},
+		ImageId: &order.Version, InstanceType: types.InstanceType(g.size()), MinCount: &one, MaxCount: &one, UserData: &user,
 		ClientToken: sdk.String(digest(order.Name, order.Run, order.Version)),
 		// A group terminates what is protected so all the same, and TerminateInstances does not.
 		DisableApiTermination: sdk.Bool(false),
@@ -202,7 +207,8 @@ func (p *Provider) canaryInput(g group, pool kamino.Pool, order kamino.CanaryOrd
 	}
 	for _, spec := range g.data.TagSpecifications { // those of its volumes; that a request replaces the template's whole is unverified
 		if spec.ResourceType != types.ResourceTypeInstance {
-			input.TagSpecifications = append(input.TagSpecifications, types.TagSpecification{ResourceType: spec.ResourceType, Tags: spec.Tags})
+			input.TagSpecifications = append(input.TagSpecifications,
+				types.TagSpecification{ResourceType: spec.ResourceType, Tags: spec.Tags})
 		}
 	}
 	if subnet := g.canarySubnet(order.Run); subnet != "" {
@@ -270,12 +276,17 @@ var canaryTags = []string{tagCanaryName, kamino.TagCanary, kamino.TagPool, kamin
 // none: a group fills that in, and RunInstances refuses a subnet beside interfaces
 // (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RunInstances.html). Without one EC2
 // takes the default VPC. That those of the request replace the template's is unverified.
-func interfacesIn(subnet string, template []types.LaunchTemplateInstanceNetworkInterfaceSpecification) (out []types.InstanceNetworkInterfaceSpecification) {
+func interfacesIn(
+	subnet string, template []types.LaunchTemplateInstanceNetworkInterfaceSpecification,
+) (out []types.InstanceNetworkInterfaceSpecification) {
 	for _, t := range template {
 		own := types.InstanceNetworkInterfaceSpecification{
-			AssociateCarrierIpAddress: t.AssociateCarrierIpAddress, AssociatePublicIpAddress: t.AssociatePublicIpAddress, DeleteOnTermination: t.DeleteOnTermination,
-			Description: t.Description, DeviceIndex: t.DeviceIndex, Groups: t.Groups, InterfaceType: t.InterfaceType, Ipv4PrefixCount: t.Ipv4PrefixCount,
-			Ipv6AddressCount: t.Ipv6AddressCount, Ipv6PrefixCount: t.Ipv6PrefixCount, NetworkCardIndex: t.NetworkCardIndex, PrimaryIpv6: t.PrimaryIpv6,
+			AssociateCarrierIpAddress: t.AssociateCarrierIpAddress, AssociatePublicIpAddress: t.AssociatePublicIpAddress,
+			DeleteOnTermination: t.DeleteOnTermination,
+			Description:         t.Description, DeviceIndex: t.DeviceIndex, Groups: t.Groups, InterfaceType: t.InterfaceType,
+			Ipv4PrefixCount:  t.Ipv4PrefixCount,
+			Ipv6AddressCount: t.Ipv6AddressCount, Ipv6PrefixCount: t.Ipv6PrefixCount, NetworkCardIndex: t.NetworkCardIndex,
+			PrimaryIpv6:                    t.PrimaryIpv6,
 			SecondaryPrivateIpAddressCount: t.SecondaryPrivateIpAddressCount, SubnetId: t.SubnetId,
 		}
 		if text(own.SubnetId) == "" {
@@ -304,7 +315,8 @@ func (p *Provider) RemoveCanary(ctx context.Context, pool kamino.Pool, name stri
 	_, err := p.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
 	err = translate(err, "remove canary %s", name)
 	if errors.Is(err, kamino.ErrNotFound) && p.config.Clock.Now().Sub(met.at) < shownWithin { // not shown yet is not gone
-		return fmt.Errorf("canary %s was launched at %s and is not shown yet: %w", name, met.at.UTC().Format(time.RFC3339), kamino.ErrInProgress)
+		return fmt.Errorf("canary %s was launched at %s and is not shown yet: %w", name, met.at.UTC().Format(time.RFC3339),
+			kamino.ErrInProgress)
 	}
 	if err == nil || errors.Is(err, kamino.ErrNotFound) {
 		p.known.terminates(pool, name)
@@ -336,12 +348,15 @@ func (*Provider) PreflightCanary(context.Context) ([]kamino.Warning, error) { re
 // canary may be terminated cannot be tried before there is one.
 func (p *Provider) refuseRights(ctx context.Context, g group, pool kamino.Pool) (*kamino.Refusal, error) {
 	err := p.rights(ctx, "rights of a canary", pool, func() error {
-		input := p.canaryInput(g, pool, kamino.CanaryOrder{Name: "kamino-preflight", Version: g.recipe.means(), Run: "preflight"}, text(g.data.UserData))
+		input := p.canaryInput(g, pool, kamino.CanaryOrder{Name: "kamino-preflight", Version: g.recipe.means(), Run: "preflight"},
+			text(g.data.UserData))
 		input.DryRun, input.ClientToken = sdk.Bool(true), nil
-		return p.tryAll(ctx, []dryRun{{"ec2:RunInstances", func(ctx context.Context, c ec2Calls) error { return tried(c.RunInstances(ctx, input)) }}})
+		return p.tryAll(ctx, []dryRun{{"ec2:RunInstances",
+			func(ctx context.Context, c ec2Calls) error { return tried(c.RunInstances(ctx, input)) }}})
 	})
 	if errors.Is(err, kamino.ErrForbidden) {
-		return &kamino.Refusal{Code: "canary-rights", Field: "ec2:RunInstances", Why: err.Error(), Do: "grant the rights of " + p.CanaryRights() + ", with the role of the nodes in it"}, nil
+		return &kamino.Refusal{Code: "canary-rights", Field: "ec2:RunInstances", Why: err.Error(), Do: "grant the rights of " +
+			p.CanaryRights() + ", with the role of the nodes in it"}, nil
 	}
 	return nil, err
 }

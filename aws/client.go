@@ -80,15 +80,16 @@ type (
 		CreateOrUpdateTags           scalingCall[autoscaling.CreateOrUpdateTagsInput, autoscaling.CreateOrUpdateTagsOutput]
 		DeleteTags                   scalingCall[autoscaling.DeleteTagsInput, autoscaling.DeleteTagsOutput]
 		DescribeAutoScalingGroups    scalingCall[autoscaling.DescribeAutoScalingGroupsInput, autoscaling.DescribeAutoScalingGroupsOutput]
-		DescribeLaunchConfigurations scalingCall[autoscaling.DescribeLaunchConfigurationsInput, autoscaling.DescribeLaunchConfigurationsOutput]
-		DescribeLifecycleHooks       scalingCall[autoscaling.DescribeLifecycleHooksInput, autoscaling.DescribeLifecycleHooksOutput]
-		DescribeInstanceRefreshes    scalingCall[autoscaling.DescribeInstanceRefreshesInput, autoscaling.DescribeInstanceRefreshesOutput]
-		EnterStandby                 scalingCall[autoscaling.EnterStandbyInput, autoscaling.EnterStandbyOutput]
-		ExitStandby                  scalingCall[autoscaling.ExitStandbyInput, autoscaling.ExitStandbyOutput]
-		ResumeProcesses              scalingCall[autoscaling.ResumeProcessesInput, autoscaling.ResumeProcessesOutput]
-		SetDesiredCapacity           scalingCall[autoscaling.SetDesiredCapacityInput, autoscaling.SetDesiredCapacityOutput]
-		SuspendProcesses             scalingCall[autoscaling.SuspendProcessesInput, autoscaling.SuspendProcessesOutput]
-		UpdateAutoScalingGroup       scalingCall[autoscaling.UpdateAutoScalingGroupInput, autoscaling.UpdateAutoScalingGroupOutput]
+		DescribeLaunchConfigurations scalingCall[autoscaling.DescribeLaunchConfigurationsInput,
+			autoscaling.DescribeLaunchConfigurationsOutput]
+		DescribeLifecycleHooks    scalingCall[autoscaling.DescribeLifecycleHooksInput, autoscaling.DescribeLifecycleHooksOutput]
+		DescribeInstanceRefreshes scalingCall[autoscaling.DescribeInstanceRefreshesInput, autoscaling.DescribeInstanceRefreshesOutput]
+		EnterStandby              scalingCall[autoscaling.EnterStandbyInput, autoscaling.EnterStandbyOutput]
+		ExitStandby               scalingCall[autoscaling.ExitStandbyInput, autoscaling.ExitStandbyOutput]
+		ResumeProcesses           scalingCall[autoscaling.ResumeProcessesInput, autoscaling.ResumeProcessesOutput]
+		SetDesiredCapacity        scalingCall[autoscaling.SetDesiredCapacityInput, autoscaling.SetDesiredCapacityOutput]
+		SuspendProcesses          scalingCall[autoscaling.SuspendProcessesInput, autoscaling.SuspendProcessesOutput]
+		UpdateAutoScalingGroup    scalingCall[autoscaling.UpdateAutoScalingGroupInput, autoscaling.UpdateAutoScalingGroupOutput]
 	}
 	ssmCalls struct {
 		GetParameters call[ssm.GetParametersInput, ssm.GetParametersOutput, ssm.Options]
@@ -99,11 +100,14 @@ type (
 func newCalls(c sdk.Config) (ec2Calls, scalingCalls, ssmCalls) {
 	e, a, s := ec2.NewFromConfig(c), autoscaling.NewFromConfig(c), ssm.NewFromConfig(c)
 	return ec2Calls{
-			e.DescribeImages, e.DescribeInstanceAttribute, e.DescribeInstances, e.DescribeLaunchTemplateVersions, e.DescribeSnapshots, e.DescribeVolumes,
-			e.GetConsoleOutput, e.CreateLaunchTemplateVersion, e.CreateSnapshot, e.CreateTags, e.DeleteSnapshot, e.DeleteTags, e.DeregisterImage,
+			e.DescribeImages, e.DescribeInstanceAttribute, e.DescribeInstances, e.DescribeLaunchTemplateVersions, e.DescribeSnapshots,
+			e.DescribeVolumes,
+			e.GetConsoleOutput, e.CreateLaunchTemplateVersion, e.CreateSnapshot, e.CreateTags, e.DeleteSnapshot, e.DeleteTags,
+			e.DeregisterImage,
 			e.ModifyLaunchTemplate, e.RegisterImage, e.RunInstances, e.StartInstances, e.StopInstances, e.TerminateInstances,
 		}, scalingCalls{
-			a.CreateOrUpdateTags, a.DeleteTags, a.DescribeAutoScalingGroups, a.DescribeLaunchConfigurations, a.DescribeLifecycleHooks, a.DescribeInstanceRefreshes, a.EnterStandby, a.ExitStandby, a.ResumeProcesses,
+			a.CreateOrUpdateTags, a.DeleteTags, a.DescribeAutoScalingGroups, a.DescribeLaunchConfigurations, a.DescribeLifecycleHooks,
+			a.DescribeInstanceRefreshes, a.EnterStandby, a.ExitStandby, a.ResumeProcesses,
 			a.SetDesiredCapacity, a.SuspendProcesses, a.UpdateAutoScalingGroup,
 		}, ssmCalls{s.GetParameters, s.PutParameter}
 }

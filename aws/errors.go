@@ -36,13 +36,15 @@ var (
 	// known everywhere yet.
 	busyCodes = []string{
 		"IncorrectInstanceState", "IncorrectState", "InvalidState", "ScalingActivityInProgress", "ResourceContention", "ResourceInUse",
-		"ConcurrentSnapshotLimitExceeded", "SnapshotCreationPerVolumeRateExceeded", "ConcurrentTagAccess", "InvalidAMIID.Unavailable", "SsmInvalidParameter",
+		"ConcurrentSnapshotLimitExceeded", "SnapshotCreationPerVolumeRateExceeded", "ConcurrentTagAccess", "InvalidAMIID.Unavailable",
+		"SsmInvalidParameter",
 	}
 	forbiddenCodes = []string{"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "SsmAccessDenied"}
 	// strangerCodes: AWS does not know who asks, or not in this Region. A clock that is wrong by
 	// minutes makes a signature wrong; SSM has names of its own for that
 	// (https://docs.aws.amazon.com/systems-manager/latest/APIReference/CommonErrors.html).
-	strangerCodes = []string{"AuthFailure", "InvalidClientTokenId", "SignatureDoesNotMatch", "InvalidSignatureException", "IncompleteSignature", "IncompleteSignatureException",
+	strangerCodes = []string{"AuthFailure", "InvalidClientTokenId", "SignatureDoesNotMatch", "InvalidSignatureException",
+		"IncompleteSignature", "IncompleteSignatureException",
 		"MissingAuthenticationToken", "UnrecognizedClientException", "OptInRequired"}
 	expiredCodes = []string{"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 )
@@ -70,7 +72,8 @@ func (l *lasting) Retrieve(ctx context.Context) (sdk.Credentials, error) {
 
 func classify(err error) error {
 	if errors.Is(err, errLapsed) && !hasCode(err, forbiddenCodes...) {
-		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, kamino.Plain(err.Error())), "check that STS, the metadata service or the agent of EKS Pod Identity answers, whichever gives the credentials")
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, kamino.Plain(err.Error())),
+			"check that STS, the metadata service or the agent of EKS Pod Identity answers, whichever gives the credentials")
 	}
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -98,14 +101,16 @@ func classify(err error) error {
 		if explicitly(said) {
 			return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, said), "%s", denialHint)
 		}
-		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, said), "give the role the action that the message names, on the resource that it names: docs/aws-policy.json")
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, said),
+			"give the role the action that the message names, on the resource that it names: docs/aws-policy.json")
 	case slices.Contains(strangerCodes, code):
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, said),
 			"check the access key or the profile, its Region, this machine's clock, and whether the key is still valid: aws sts get-caller-identity")
 	case slices.Contains(expiredCodes, code):
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, said), "renew the credentials, and check this machine's clock")
 	case code == "InsufficientInstanceCapacity":
-		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrInProgress, said), "the zone has no capacity for the instance type at the moment; the instance keeps its place in the group meanwhile")
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrInProgress, said),
+			"the zone has no capacity for the instance type at the moment; the instance keeps its place in the group meanwhile")
 	case status >= http.StatusInternalServerError:
 		return fmt.Errorf("%w: %s", kamino.ErrUnavailable, said)
 	}
@@ -124,7 +129,8 @@ func explicitly(said string) bool {
 
 // isMissing says whether a code tells that a thing does not exist, or not yet.
 func isMissing(code string) bool {
-	return strings.HasSuffix(code, ".NotFound") || strings.HasSuffix(code, ".NotFoundException") || strings.HasSuffix(code, ".VersionNotFound") ||
+	return strings.HasSuffix(code, ".NotFound") || strings.HasSuffix(code, ".NotFoundException") ||
+		strings.HasSuffix(code, ".VersionNotFound") ||
 		code == "ParameterNotFound" || code == "ParameterVersionNotFound" || code == "InvalidInstanceID.Malformed"
 }
 
@@ -136,7 +142,8 @@ func unanswered(err error) error {
 		return kamino.WithHint(fmt.Errorf("%w: no credentials for AWS: %s", kamino.ErrForbidden, said),
 			"set AWS_PROFILE, give the pod a role (IRSA or pod identity), or allow it the instance's role: from a pod network that needs a metadata hop limit of 2")
 	}
-	return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, said), "check the network, the proxy, and AWS_ENDPOINT_URL where it is set")
+	return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, said),
+		"check the network, the proxy, and AWS_ENDPOINT_URL where it is set")
 }
 
 // hasCode says whether AWS answered with a code.

@@ -15,7 +15,8 @@ import (
 )
 
 // Fit compares a donor with what the launch template will make of its disk.
-func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, _ *kamino.Artifact) (refusals []kamino.Refusal, doubts []kamino.Warning, err error) {
+func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, _ *kamino.Artifact) (refusals []kamino.Refusal,
+	doubts []kamino.Warning, err error) {
 	g, err := p.read(ctx, pool.ID)
 	if err != nil {
 		return nil, nil, err
@@ -33,22 +34,27 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 	}
 	if w := weight(g.AutoScalingGroup, name); w != "" && w != "1" {
 		refusals = append(refusals, kamino.Refusal{Code: "weights", Field: "MixedInstancesPolicy.WeightedCapacity", Value: w,
-			Why: "the group counts the donor as " + w + " units of its capacity, and what Standby then takes from the desired capacity is not known",
-			Do:  "remove WeightedCapacity from the group's overrides"})
+			Why: "the group counts the donor as " + w +
+				" units of its capacity, and what Standby then takes from the desired capacity is not known",
+			Do: "remove WeightedCapacity from the group's overrides"})
 	}
 	if desired, least := sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MinSize); desired <= least && !standsBy(g.AutoScalingGroup, name) {
 		refusals = append(refusals, kamino.Refusal{Code: "minimum", Field: "MinSize", Value: fmt.Sprint(least),
-			Why: fmt.Sprintf("the donor has to go to Standby, and the group's desired capacity of %d would be below its minimum", desired), Do: lowerMinimum(pool.Name, least)})
+			Why: fmt.Sprintf("the donor has to go to Standby, and the group's desired capacity of %d would be below its minimum", desired),
+			Do:  lowerMinimum(pool.Name, least)})
 	}
 	if desired, most := sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MaxSize); desired >= most && !standsBy(g.AutoScalingGroup, name) {
-		doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf("the group's desired capacity of %d is its maximum: where cluster-autoscaler launches an instance for the evicted pods, the donor stays in Standby until that one is removed", desired),
+		doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf(
+			"the group's desired capacity of %d is its maximum: where cluster-autoscaler launches an instance for the evicted pods, the donor stays in Standby until that one is removed", desired),
 			Do: fmt.Sprintf("aws autoscaling update-auto-scaling-group --auto-scaling-group-name %s --max-size %d", pool.Name, most+1)})
 	}
 	if donor.Encryption != "" { // no dry run asks for it
-		doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf("whether these credentials have kms:CreateGrant for key %s of the donor's root: without it the donor does not start again; AWS's own key aws/ebs needs no such right", donor.Encryption)})
+		doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf(
+			"whether these credentials have kms:CreateGrant for key %s of the donor's root: without it the donor does not start again; AWS's own key aws/ebs needs no such right", donor.Encryption)})
 	}
 	if platform := text(in.PlatformDetails); platform != "" && platform != "Linux/UNIX" {
-		doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf("whether an image of the donor's disk keeps the billing code of %q: it is compared when the image is made, and one that lost it is deleted", platform)})
+		doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf(
+			"whether an image of the donor's disk keeps the billing code of %q: it is compared when the image is made, and one that lost it is deleted", platform)})
 	}
 	root := false
 	for _, m := range g.data.BlockDeviceMappings {
@@ -58,17 +64,21 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 		root = true
 		if size := int(sdk.ToInt32(m.Ebs.VolumeSize)); size != 0 && size < donor.DiskGB {
 			refusals = append(refusals, kamino.Refusal{Code: "disk-size", Field: "BlockDeviceMappings", Value: fmt.Sprintf("%d GiB", size),
-				Why: fmt.Sprintf("the launch template wants a root volume of %d GiB, the donor's has %d: a launch would fail", size, donor.DiskGB),
-				Do:  "choose a donor with a smaller disk, or make the template's root volume larger"})
+				Why: fmt.Sprintf("the launch template wants a root volume of %d GiB, the donor's has %d: a launch would fail", size,
+					donor.DiskGB),
+				Do: "choose a donor with a smaller disk, or make the template's root volume larger"})
 		}
 		if m.Ebs.SnapshotId != nil {
 			refusals = append(refusals, kamino.Refusal{Code: "root-snapshot", Field: "BlockDeviceMappings", Value: *m.Ebs.SnapshotId,
-				Why: "the launch template makes the root volume of a snapshot of its own, whatever the image is", Do: "remove SnapshotId from the template"})
+				Why: "the launch template makes the root volume of a snapshot of its own, whatever the image is",
+				Do:  "remove SnapshotId from the template"})
 		}
 	}
 	if len(g.data.BlockDeviceMappings) > 0 && !root {
 		// A mapping under another name than the image's root is a second volume (unverified).
-		doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf("no block device mapping of the launch template is for %s, the donor's root: new nodes may have one volume more", text(in.RootDeviceName))})
+		doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf(
+			"no block device mapping of the launch template is for %s, the donor's root: new nodes may have one volume more",
+			text(in.RootDeviceName))})
 	}
 	if refusal, err := p.refuseStopProtected(ctx, name); err != nil {
 		return nil, nil, err
@@ -90,17 +100,19 @@ func (p *Provider) doubtHooks(ctx context.Context, group string) (doubts []kamin
 	if wide(ctx) {
 		return nil, nil
 	}
-	out, err := recentFor(p.known, steadyFor, p.config.Clock.Now(), "hooks "+group, func() (*autoscaling.DescribeLifecycleHooksOutput, error) {
-		return p.scaling.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &group})
-	})
+	out, err := recentFor(p.known, steadyFor, p.config.Clock.Now(), "hooks "+group,
+		func() (*autoscaling.DescribeLifecycleHooksOutput, error) {
+			return p.scaling.DescribeLifecycleHooks(ctx, &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: &group})
+		})
 	if err != nil {
 		return nil, translate(err, "list the lifecycle hooks of %s", group)
 	}
 	for _, h := range out.LifecycleHooks {
 		if text(h.LifecycleTransition) == "autoscaling:EC2_INSTANCE_LAUNCHING" && text(h.DefaultResult) != "CONTINUE" {
 			name := text(h.LifecycleHookName)
-			doubts = append(doubts, kamino.Warning{Found: fmt.Sprintf("lifecycle hook %s may run for the donor when it comes back from Standby: where nothing completes the hook within %d s, the group terminates the donor", name, sdk.ToInt32(h.HeartbeatTimeout)),
-				Do: fmt.Sprintf("aws autoscaling put-lifecycle-hook --auto-scaling-group-name %s --lifecycle-hook-name %s --default-result CONTINUE", group, name)})
+			doubts = append(doubts, kamino.Warning{
+				Found: fmt.Sprintf("lifecycle hook %s may run for the donor when it comes back from Standby: where nothing completes the hook within %d s, the group terminates the donor", name, sdk.ToInt32(h.HeartbeatTimeout)),
+				Do:    fmt.Sprintf("aws autoscaling put-lifecycle-hook --auto-scaling-group-name %s --lifecycle-hook-name %s --default-result CONTINUE", group, name)})
 		}
 	}
 	return doubts, nil
@@ -114,23 +126,27 @@ func (p *Provider) refuseStopProtected(ctx context.Context, instance string) (*k
 	if wide(ctx) {
 		return nil, nil
 	}
-	out, err := recentFor(p.known, steadyFor, p.config.Clock.Now(), "stop protection "+instance, func() (*ec2.DescribeInstanceAttributeOutput, error) {
-		return p.ec2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{InstanceId: &instance, Attribute: types.InstanceAttributeNameDisableApiStop})
-	})
+	out, err := recentFor(p.known, steadyFor, p.config.Clock.Now(), "stop protection "+instance,
+		func() (*ec2.DescribeInstanceAttributeOutput, error) {
+			return p.ec2.DescribeInstanceAttribute(ctx,
+				&ec2.DescribeInstanceAttributeInput{InstanceId: &instance, Attribute: types.InstanceAttributeNameDisableApiStop})
+		})
 	if err != nil {
 		return nil, translate(err, "read the stop protection of instance %s", instance)
 	}
 	if out.DisableApiStop == nil || !sdk.ToBool(out.DisableApiStop.Value) {
 		return nil, nil
 	}
-	return &kamino.Refusal{Code: "stop-protection", Field: "DisableApiStop", Value: "true", Why: "the donor is protected against being stopped: a donor that does not switch itself off could not be recovered",
-		Do: "aws ec2 modify-instance-attribute --instance-id " + instance + " --no-disable-api-stop"}, nil
+	return &kamino.Refusal{Code: "stop-protection", Field: "DisableApiStop", Value: "true",
+		Why: "the donor is protected against being stopped: a donor that does not switch itself off could not be recovered",
+		Do:  "aws ec2 modify-instance-attribute --instance-id " + instance + " --no-disable-api-stop"}, nil
 }
 
 // secondVolumes refuses a donor whose image brings more volumes than the root: an image is made of
 // the root only, and a clone would wait for the others. Volumes that only the template maps come
 // with it, and what somebody attached to the instance is of no image.
-func (p *Provider) secondVolumes(ctx context.Context, g group, in types.Instance) (refusals []kamino.Refusal, doubts []kamino.Warning, err error) {
+func (p *Provider) secondVolumes(ctx context.Context, g group, in types.Instance) (refusals []kamino.Refusal,
+	doubts []kamino.Warning, err error) {
 	attached := map[string]bool{}
 	for _, m := range in.BlockDeviceMappings {
 		if m.Ebs != nil && text(m.DeviceName) != text(in.RootDeviceName) {
@@ -146,7 +162,8 @@ func (p *Provider) secondVolumes(ctx context.Context, g group, in types.Instance
 		return nil, nil, translate(err, "read image %s", id)
 	}
 	if err != nil || len(source.Images) == 0 {
-		return nil, []kamino.Warning{{Found: fmt.Sprintf("whether image %s of the donor brought a second volume, which new nodes would not have: the image is gone", id)}}, nil
+		return nil, []kamino.Warning{{Found: fmt.Sprintf(
+			"whether image %s of the donor brought a second volume, which new nodes would not have: the image is gone", id)}}, nil
 	}
 	for _, m := range source.Images[0].BlockDeviceMappings {
 		if m.Ebs == nil || !attached[text(m.DeviceName)] || g.maps(m) {
@@ -184,7 +201,8 @@ func weight(g scaling.AutoScalingGroup, instance string) string {
 // standsBy says whether an instance is in Standby, or on its way there.
 func standsBy(g scaling.AutoScalingGroup, instance string) bool {
 	return slices.ContainsFunc(g.Instances, func(in scaling.Instance) bool {
-		return text(in.InstanceId) == instance && (in.LifecycleState == scaling.LifecycleStateStandby || in.LifecycleState == scaling.LifecycleStateEnteringStandby)
+		return text(in.InstanceId) == instance && (in.LifecycleState == scaling.LifecycleStateStandby ||
+			in.LifecycleState == scaling.LifecycleStateEnteringStandby)
 	})
 }
 

@@ -84,16 +84,19 @@ func (p *Provider) Hold(ctx context.Context, pool kamino.Pool, id kamino.Instanc
 		return fmt.Errorf("hold instance %s, which is %s: %w", text(in.InstanceId), in.LifecycleState, kamino.ErrInProgress)
 	}
 	if sdk.ToInt32(g.DesiredCapacity) <= sdk.ToInt32(g.MinSize) {
-		return kamino.WithHint(fmt.Errorf("hold instance %s: the desired capacity of %s is its minimum, %d: %w", text(in.InstanceId), pool.Name, sdk.ToInt32(g.MinSize), kamino.ErrUnsupported),
+		return kamino.WithHint(fmt.Errorf("hold instance %s: the desired capacity of %s is its minimum, %d: %w", text(in.InstanceId),
+			pool.Name, sdk.ToInt32(g.MinSize), kamino.ErrUnsupported),
 			"%s", lowerMinimum(pool.Name, sdk.ToInt32(g.MinSize)))
 	}
 	if suspends(g, launch) { // it would not come back
-		return kamino.WithHint(fmt.Errorf("hold instance %s: %s of %s is suspended: %w", text(in.InstanceId), launch, pool.Name, kamino.ErrUnsupported), "%s", resumeLaunch(pool.Name))
+		return kamino.WithHint(fmt.Errorf("hold instance %s: %s of %s is suspended: %w", text(in.InstanceId), launch, pool.Name,
+			kamino.ErrUnsupported), "%s", resumeLaunch(pool.Name))
 	}
 	if err := p.suspend(ctx, g); err != nil {
 		return err
 	}
-	_, err = p.scaling.EnterStandby(ctx, &autoscaling.EnterStandbyInput{AutoScalingGroupName: g.AutoScalingGroupName, InstanceIds: []string{text(in.InstanceId)},
+	_, err = p.scaling.EnterStandby(ctx, &autoscaling.EnterStandbyInput{AutoScalingGroupName: g.AutoScalingGroupName,
+		InstanceIds:                    []string{text(in.InstanceId)},
 		ShouldDecrementDesiredCapacity: sdk.Bool(true)})
 	return translate(err, "put instance %s into Standby", text(in.InstanceId))
 }
@@ -106,7 +109,8 @@ func (p *Provider) suspend(ctx context.Context, g scaling.AutoScalingGroup) erro
 		return nil
 	}
 	if !suspendedByUs(g) {
-		if _, err := p.scaling.CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: []scaling.Tag{suspendedTag(g)}}); err != nil {
+		if _, err := p.scaling.CreateOrUpdateTags(ctx,
+			&autoscaling.CreateOrUpdateTagsInput{Tags: []scaling.Tag{suspendedTag(g)}}); err != nil {
 			return translate(err, "tag Auto Scaling group %s", text(g.AutoScalingGroupName))
 		}
 		tagged, err := p.readGroup(ctx, p.poolID(text(g.AutoScalingGroupName)))
@@ -117,7 +121,8 @@ func (p *Provider) suspend(ctx context.Context, g scaling.AutoScalingGroup) erro
 			return err
 		}
 	}
-	if _, err := p.scaling.SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{AutoScalingGroupName: g.AutoScalingGroupName, ScalingProcesses: []string{rebalance}}); err != nil {
+	if _, err := p.scaling.SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{AutoScalingGroupName: g.AutoScalingGroupName,
+		ScalingProcesses: []string{rebalance}}); err != nil {
 		return translate(err, "suspend %s of %s", rebalance, text(g.AutoScalingGroupName))
 	}
 	now, err := p.readGroup(ctx, p.poolID(text(g.AutoScalingGroupName)))
@@ -136,7 +141,8 @@ func suspends(g scaling.AutoScalingGroup, process string) bool {
 }
 
 func suspendedTag(g scaling.AutoScalingGroup) scaling.Tag {
-	return scaling.Tag{ResourceId: g.AutoScalingGroupName, ResourceType: sdk.String("auto-scaling-group"), Key: sdk.String(tagSuspended), Value: sdk.String(rebalance), PropagateAtLaunch: sdk.Bool(false)}
+	return scaling.Tag{ResourceId: g.AutoScalingGroupName, ResourceType: sdk.String("auto-scaling-group"), Key: sdk.String(tagSuspended),
+		Value: sdk.String(rebalance), PropagateAtLaunch: sdk.Bool(false)}
 }
 
 // Release begins to put an instance back in service and, once AWS has taken that on, resumes what
@@ -165,13 +171,16 @@ func (p *Provider) Release(ctx context.Context, pool kamino.Pool, id kamino.Inst
 		return fmt.Errorf("put instance %s back in service, which is %s: %w", text(in.InstanceId), now.State.Name, kamino.ErrInProgress)
 	}
 	if suspends(g, launch) {
-		return kamino.WithHint(fmt.Errorf("put instance %s back in service: %s of %s is suspended now: %w", text(in.InstanceId), launch, pool.Name, kamino.ErrInProgress), "%s", resumeLaunch(pool.Name))
+		return kamino.WithHint(fmt.Errorf("put instance %s back in service: %s of %s is suspended now: %w", text(in.InstanceId), launch,
+			pool.Name, kamino.ErrInProgress), "%s", resumeLaunch(pool.Name))
 	}
 	if most := sdk.ToInt32(g.MaxSize); sdk.ToInt32(g.DesiredCapacity) >= most {
-		return kamino.WithHint(fmt.Errorf("put instance %s back in service: the desired capacity of %s is now its maximum, %d: %w", text(in.InstanceId), pool.Name, most, kamino.ErrInProgress),
+		return kamino.WithHint(fmt.Errorf("put instance %s back in service: the desired capacity of %s is now its maximum, %d: %w",
+			text(in.InstanceId), pool.Name, most, kamino.ErrInProgress),
 			"aws autoscaling update-auto-scaling-group --auto-scaling-group-name %s --max-size %d", pool.Name, most+1)
 	}
-	if _, err = p.scaling.ExitStandby(ctx, &autoscaling.ExitStandbyInput{AutoScalingGroupName: g.AutoScalingGroupName, InstanceIds: []string{text(in.InstanceId)}}); err != nil {
+	if _, err = p.scaling.ExitStandby(ctx, &autoscaling.ExitStandbyInput{AutoScalingGroupName: g.AutoScalingGroupName,
+		InstanceIds: []string{text(in.InstanceId)}}); err != nil {
 		return translate(err, "put instance %s back in service", text(in.InstanceId))
 	}
 	return p.resume(ctx, g)
@@ -184,7 +193,8 @@ func (p *Provider) Lost(pool kamino.Pool, id kamino.InstanceID) kamino.Warning {
 	return kamino.Warning{
 		Found: fmt.Sprintf("instance %s is gone: Auto Scaling group %s may lack one instance, as Standby lowered its desired capacity by one; it is %d now",
 			id[strings.LastIndexByte(string(id), '/')+1:], pool.Name, pool.Capacity),
-		Do: fmt.Sprintf("aws autoscaling set-desired-capacity --auto-scaling-group-name %s --desired-capacity %d", pool.Name, pool.Capacity+1),
+		Do: fmt.Sprintf("aws autoscaling set-desired-capacity --auto-scaling-group-name %s --desired-capacity %d", pool.Name,
+			pool.Capacity+1),
 	}
 }
 
@@ -194,7 +204,8 @@ func (p *Provider) resume(ctx context.Context, g scaling.AutoScalingGroup) error
 	if !suspendedByUs(g) {
 		return nil
 	}
-	if _, err := p.scaling.ResumeProcesses(ctx, &autoscaling.ResumeProcessesInput{AutoScalingGroupName: g.AutoScalingGroupName, ScalingProcesses: []string{rebalance}}); err != nil {
+	if _, err := p.scaling.ResumeProcesses(ctx, &autoscaling.ResumeProcessesInput{AutoScalingGroupName: g.AutoScalingGroupName,
+		ScalingProcesses: []string{rebalance}}); err != nil {
 		return translate(err, "resume %s of %s", rebalance, text(g.AutoScalingGroupName))
 	}
 	now, err := p.readGroup(ctx, p.poolID(text(g.AutoScalingGroupName)))

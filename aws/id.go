@@ -72,7 +72,8 @@ func (p *Provider) PoolOf(ctx context.Context, id kamino.InstanceID) (kamino.Poo
 func (p *Provider) listGroups(ctx context.Context) error {
 	most, all := int32(100), []types.AutoScalingGroup{}
 	err := translate(pages(func(token *string) (*string, error) {
-		page, err := p.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: &most, NextToken: token})
+		page, err := p.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: &most,
+			NextToken: token})
 		if err != nil {
 			return nil, err
 		}

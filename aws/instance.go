@@ -126,7 +126,8 @@ func (p *Provider) facts(ctx context.Context, in types.Instance) (steady, error)
 	if err != nil {
 		return steady{}, err
 	}
-	shutdown, err := p.ec2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{InstanceId: &name, Attribute: types.InstanceAttributeNameInstanceInitiatedShutdownBehavior})
+	shutdown, err := p.ec2.DescribeInstanceAttribute(ctx,
+		&ec2.DescribeInstanceAttributeInput{InstanceId: &name, Attribute: types.InstanceAttributeNameInstanceInitiatedShutdownBehavior})
 	if err != nil {
 		return steady{}, translate(err, "read the shutdown behavior of instance %s", name)
 	}

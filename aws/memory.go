@@ -129,7 +129,8 @@ type steady struct {
 }
 
 func newKnown() *known {
-	return &known{versions: map[string]types.LaunchTemplateVersion{}, steady: map[string]steady{}, imaged: map[string]bool{}, images: map[string]string{}, made: map[string]made{}, canaries: map[string]launched{}, recent: map[string]answer{}}
+	return &known{versions: map[string]types.LaunchTemplateVersion{}, steady: map[string]steady{}, imaged: map[string]bool{},
+		images: map[string]string{}, made: map[string]made{}, canaries: map[string]launched{}, recent: map[string]answer{}}
 }
 
 func (k *known) version(template, number string) (types.LaunchTemplateVersion, bool) {

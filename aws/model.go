@@ -70,7 +70,8 @@ func (p *Provider) aim(ctx context.Context, pool kamino.Pool, want kamino.Target
 		}
 	}
 	to = recipe{Template: now.Template, Named: now.Named, Image: id}
-	if points := want.Reference == kamino.ByPointer || want.Reference == kamino.ByDefinition; now.Parameter != "" || points && now.noPointer() == "" {
+	if points := want.Reference == kamino.ByPointer || want.Reference == kamino.ByDefinition; now.Parameter != "" || points &&
+		now.noPointer() == "" {
 		to.Parameter, to.Value = cmp.Or(now.Parameter, p.ParameterName(pool)), id
 		to.Image = resolvePrefix + to.Parameter
 	}
@@ -124,7 +125,8 @@ func (p *Provider) canBoot(ctx context.Context, pool kamino.Pool, id, now string
 	}
 	im, err := p.imageByID(ctx, id)
 	if errors.Is(err, kamino.ErrNotFound) {
-		return kamino.WithHint(fmt.Errorf("roll pool %s back to image %s: %w", pool.Name, id, err), "choose a version with: kamino rollback --pool %s --to VERSION", pool.Name)
+		return kamino.WithHint(fmt.Errorf("roll pool %s back to image %s: %w", pool.Name, id, err),
+			"choose a version with: kamino rollback --pool %s --to VERSION", pool.Name)
 	} else if err != nil {
 		return err
 	}
@@ -173,7 +175,8 @@ func (p *Provider) Promote(ctx context.Context, pool kamino.Pool, want kamino.Ta
 		return nil
 	}
 	if now.Named == byLatest {
-		return fmt.Errorf("promote an image in pool %s, which launches the latest version of its template: %w", pool.Name, kamino.ErrUnsupported)
+		return fmt.Errorf("promote an image in pool %s, which launches the latest version of its template: %w", pool.Name,
+			kamino.ErrUnsupported)
 	}
 	if to.Version == 0 {
 		if to.Version, err = p.makeVersion(ctx, now, to.Image); err != nil {
@@ -200,14 +203,16 @@ func (p *Provider) makeVersion(ctx context.Context, from recipe, image string) (
 	source := strconv.FormatInt(from.Version, 10)
 	out, err := p.ec2.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{
 		LaunchTemplateId: &from.Template, SourceVersion: &source, VersionDescription: sdk.String(madeBy + image),
-		LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: &image}, ClientToken: sdk.String(digest(from.Template, source, image)),
+		LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: &image},
+		ClientToken:        sdk.String(digest(from.Template, source, image)),
 	})
 	what := "make a version of launch template " + from.Template + " with image " + image
 	if err != nil {
 		return 0, translate(err, "%s", what)
 	}
 	if out.Warning != nil && len(out.Warning.Errors) > 0 {
-		return 0, fmt.Errorf("%s: %s: %s", what, kamino.Plain(text(out.Warning.Errors[0].Code)), kamino.Plain(text(out.Warning.Errors[0].Message)))
+		return 0, fmt.Errorf("%s: %s: %s", what, kamino.Plain(text(out.Warning.Errors[0].Code)),
+			kamino.Plain(text(out.Warning.Errors[0].Message)))
 	}
 	old, err := p.version(ctx, from.Template, source)
 	if err != nil {
@@ -218,7 +223,8 @@ func (p *Provider) makeVersion(ctx context.Context, from recipe, image string) (
 		return 0, fmt.Errorf("%s: empty answer: %w", what, kamino.ErrUnavailable)
 	}
 	if field := differs(*old.LaunchTemplateData, *made.LaunchTemplateData); field != "" {
-		return 0, kamino.WithHint(fmt.Errorf("%s: version %d differs from version %s in %s, too; it was not put in effect", what, sdk.ToInt64(made.VersionNumber), source, field),
+		return 0, kamino.WithHint(fmt.Errorf("%s: version %d differs from version %s in %s, too; it was not put in effect", what,
+			sdk.ToInt64(made.VersionNumber), source, field),
 			"let the template name a parameter of data type aws:ec2:image: no version of it has to be made then")
 	}
 	p.known.keepVersion(from.Template, strconv.FormatInt(sdk.ToInt64(made.VersionNumber), 10), *made)

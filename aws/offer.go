@@ -48,7 +48,8 @@ func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version strin
 		return err
 	}
 	var now recipe
-	if len(fresh.Model.Saved) > 0 && json.Unmarshal(fresh.Model.Saved, &now) == nil && now.Parameter != "" && now.Value == text(im.ImageId) {
+	if len(fresh.Model.Saved) > 0 && json.Unmarshal(fresh.Model.Saved, &now) == nil && now.Parameter != "" &&
+		now.Value == text(im.ImageId) {
 		if now.Value, err = p.successor(ctx, fresh, versionArtifact(im)); err != nil {
 			return err
 		}
@@ -70,11 +71,13 @@ func (p *Provider) successor(ctx context.Context, pool kamino.Pool, withdrawn ka
 		return "", err
 	}
 	for _, v := range kamino.ParseVersions(versions) {
-		if kamino.CompareVersions(v.Name, withdrawn.Name) < 0 && v.Ready && !v.OfFormer && !v.Withheld() && v.Receipt != "" && v.Machine.Unlike(withdrawn.Machine) == "" {
+		if kamino.CompareVersions(v.Name, withdrawn.Name) < 0 && v.Ready && !v.OfFormer && !v.Withheld() && v.Receipt != "" &&
+			v.Machine.Unlike(withdrawn.Machine) == "" {
 			return v.ID, nil
 		}
 	}
-	return "", fmt.Errorf("no version before %s can take its place in the parameter of pool %s: %w", withdrawn.Name, pool.Name, kamino.ErrInUse)
+	return "", fmt.Errorf("no version before %s can take its place in the parameter of pool %s: %w", withdrawn.Name,
+		pool.Name, kamino.ErrInUse)
 }
 
 // SetTags writes the tags of a version.
@@ -82,12 +85,16 @@ func (p *Provider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Artif
 	if a.Kind != kamino.KindVersion {
 		return fmt.Errorf("write the tags of %s %s: %w", a.Kind, a.Name, kamino.ErrUnsupported)
 	}
-	return p.writeVersion(ctx, pool, a.Name, func(have kamino.Version) (kamino.Version, error) { return have.Retagged(kamino.ParseVersion(a)) })
+	return p.writeVersion(ctx, pool, a.Name, func(have kamino.Version) (kamino.Version,
+		error) {
+		return have.Retagged(kamino.ParseVersion(a))
+	})
 }
 
 // writeVersion changes tags of an image, and whether it is excluded, by what a fresh read shows.
 // The tags by which it is found stay.
-func (p *Provider) writeVersion(ctx context.Context, pool kamino.Pool, version string, change func(kamino.Version) (kamino.Version, error)) error {
+func (p *Provider) writeVersion(ctx context.Context, pool kamino.Pool, version string,
+	change func(kamino.Version) (kamino.Version, error)) error {
 	im, err := p.image(ctx, pool, version)
 	if err != nil {
 		return err

@@ -100,7 +100,8 @@ func (p *Provider) pool(id kamino.PoolID, g group) (kamino.Pool, error) {
 	}
 	return kamino.Pool{
 		NoPointer: g.recipe.noPointer(),
-		ID:        id, Name: id.Name(), Group: clusterOf(g.Tags), Location: p.region, UID: g.uid(), Created: sdk.ToTime(g.CreatedTime), Capacity: int(sdk.ToInt32(g.DesiredCapacity)),
+		ID:        id, Name: id.Name(), Group: clusterOf(g.Tags), Location: p.region, UID: g.uid(), Created: sdk.ToTime(g.CreatedTime),
+		Capacity: int(sdk.ToInt32(g.DesiredCapacity)),
 		Model:    kamino.Model{Image: g.recipe.means(), Saved: saved},
 		Revision: digest(string(saved), sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MinSize), sdk.ToInt32(g.MaxSize)),
 		Stamp:    g.stamp,
@@ -150,7 +151,8 @@ func (p *Provider) readGroup(ctx context.Context, id kamino.PoolID) (scaling.Aut
 		return scaling.AutoScalingGroup{}, err
 	}
 	return once(ctx, groupKey(name), func() (scaling.AutoScalingGroup, error) {
-		out, err := p.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{name}})
+		out, err := p.scaling.DescribeAutoScalingGroups(ctx,
+			&autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{name}})
 		if err != nil {
 			return scaling.AutoScalingGroup{}, translate(err, "read Auto Scaling group %s", name)
 		}
@@ -177,7 +179,8 @@ func (p *Provider) read(ctx context.Context, id kamino.PoolID) (group, error) {
 	if spec == nil {
 		return out, nil
 	}
-	out.recipe = recipe{Template: text(spec.LaunchTemplateId), Named: text(spec.Version), ByAttributes: byAttributes(g.MixedInstancesPolicy), WarmPool: hasWarmPool(g)}
+	out.recipe = recipe{Template: text(spec.LaunchTemplateId), Named: text(spec.Version),
+		ByAttributes: byAttributes(g.MixedInstancesPolicy), WarmPool: hasWarmPool(g)}
 	if out.recipe.Named == "" { // left out, it means the default version
 		out.recipe.Named = byDefault
 	}
@@ -285,7 +288,8 @@ func (p *Provider) version(ctx context.Context, template, number string) (types.
 }
 
 func (p *Provider) describeVersion(ctx context.Context, template, named string, resolve bool) (types.LaunchTemplateVersion, error) {
-	out, err := p.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &template, Versions: []string{named}, ResolveAlias: &resolve})
+	out, err := p.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &template,
+		Versions: []string{named}, ResolveAlias: &resolve})
 	if err != nil {
 		return types.LaunchTemplateVersion{}, translate(err, "read version %s of launch template %s", named, template)
 	}

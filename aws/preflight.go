@@ -37,7 +37,8 @@ func reads() []dryRun {
 			return tried(c.DescribeInstances(ctx, &ec2.DescribeInstancesInput{DryRun: dry}))
 		}},
 		{"ec2:DescribeInstanceAttribute", func(ctx context.Context, c ec2Calls) error {
-			return tried(c.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{DryRun: dry, InstanceId: sdk.String(noInstance), Attribute: types.InstanceAttributeNameInstanceInitiatedShutdownBehavior}))
+			return tried(c.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{DryRun: dry,
+				InstanceId: sdk.String(noInstance), Attribute: types.InstanceAttributeNameInstanceInitiatedShutdownBehavior}))
 		}},
 		{"ec2:DescribeVolumes", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{DryRun: dry}))
@@ -49,7 +50,8 @@ func reads() []dryRun {
 			return tried(c.DescribeImages(ctx, &ec2.DescribeImagesInput{DryRun: dry, Owners: []string{"self"}}))
 		}},
 		{"ec2:DescribeLaunchTemplateVersions", func(ctx context.Context, c ec2Calls) error {
-			return tried(c.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{DryRun: dry, LaunchTemplateId: sdk.String(noTemplate)}))
+			return tried(c.DescribeLaunchTemplateVersions(ctx,
+				&ec2.DescribeLaunchTemplateVersionsInput{DryRun: dry, LaunchTemplateId: sdk.String(noTemplate)}))
 		}},
 	}
 }
@@ -69,10 +71,12 @@ func donorRuns(instance, volume string, tags map[string]string) []dryRun {
 			return tried(c.StartInstances(ctx, &ec2.StartInstancesInput{DryRun: dry, InstanceIds: ids}))
 		}},
 		{"ec2:CreateSnapshot", func(ctx context.Context, c ec2Calls) error {
-			return tried(c.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{DryRun: dry, VolumeId: &volume, TagSpecifications: tagged(types.ResourceTypeSnapshot)}))
+			return tried(c.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{DryRun: dry, VolumeId: &volume,
+				TagSpecifications: tagged(types.ResourceTypeSnapshot)}))
 		}},
 		{"ec2:RegisterImage", func(ctx context.Context, c ec2Calls) error {
-			return tried(c.RegisterImage(ctx, &ec2.RegisterImageInput{DryRun: dry, Name: sdk.String("kamino-preflight"), TagSpecifications: tagged(types.ResourceTypeImage)}))
+			return tried(c.RegisterImage(ctx, &ec2.RegisterImageInput{DryRun: dry, Name: sdk.String("kamino-preflight"),
+				TagSpecifications: tagged(types.ResourceTypeImage)}))
 		}},
 	}
 }
@@ -85,10 +89,12 @@ func versionRuns(im types.Image) []dryRun {
 			return tried(c.DeregisterImage(ctx, &ec2.DeregisterImageInput{DryRun: dry, ImageId: im.ImageId}))
 		}},
 		{"ec2:CreateTags", func(ctx context.Context, c ec2Calls) error {
-			return tried(c.CreateTags(ctx, &ec2.CreateTagsInput{DryRun: dry, Resources: []string{text(im.ImageId)}, Tags: tagsIn(map[string]string{"kamino": "preflight"})}))
+			return tried(c.CreateTags(ctx, &ec2.CreateTagsInput{DryRun: dry, Resources: []string{text(im.ImageId)},
+				Tags: tagsIn(map[string]string{"kamino": "preflight"})}))
 		}},
 		{"ec2:DeleteTags", func(ctx context.Context, c ec2Calls) error {
-			return tried(c.DeleteTags(ctx, &ec2.DeleteTagsInput{DryRun: dry, Resources: []string{text(im.ImageId)}, Tags: []types.Tag{{Key: sdk.String("kamino")}}}))
+			return tried(c.DeleteTags(ctx, &ec2.DeleteTagsInput{DryRun: dry, Resources: []string{text(im.ImageId)},
+				Tags: []types.Tag{{Key: sdk.String("kamino")}}}))
 		}},
 	}
 	for _, id := range snapshotsOf(im) {
@@ -104,7 +110,8 @@ func versionRuns(im types.Image) []dryRun {
 func templateRuns(template, named string) []dryRun {
 	dry := sdk.Bool(true)
 	runs := []dryRun{{"ec2:CreateLaunchTemplateVersion", func(ctx context.Context, c ec2Calls) error {
-		return tried(c.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{DryRun: dry, LaunchTemplateId: &template, LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: sdk.String(noImage)}}))
+		return tried(c.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{DryRun: dry, LaunchTemplateId: &template,
+			LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: sdk.String(noImage)}}))
 	}}}
 	if named != byDefault {
 		return runs
@@ -146,7 +153,8 @@ func (p *Provider) tryRun(ctx context.Context, pool kamino.Pool, g group, donor 
 // (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html).
 func (p *Provider) rights(ctx context.Context, what string, pool kamino.Pool, try func() error) error {
 	if !wide(ctx) {
-		_, err := recentFor(p.known, steadyFor, p.config.Clock.Now(), what+" "+pool.Name, func() (struct{}, error) { return struct{}{}, try() })
+		_, err := recentFor(p.known, steadyFor, p.config.Clock.Now(), what+" "+pool.Name,
+			func() (struct{}, error) { return struct{}{}, try() })
 		return err
 	}
 	missing, err := once(ctx, what, func() (missing error, err error) {
@@ -173,13 +181,15 @@ func (p *Provider) tryAll(ctx context.Context, runs []dryRun) error {
 			if said := classify(err).Error(); explicitly(said) {
 				denial = said
 			}
-		case hasCode(err, throttleCodes...), hasCode(err, forbiddenCodes...), hasCode(err, strangerCodes...), hasCode(err, expiredCodes...), err != nil && codeOf(err) == "":
+		case hasCode(err, throttleCodes...), hasCode(err, forbiddenCodes...), hasCode(err, strangerCodes...), hasCode(err, expiredCodes...),
+			err != nil && codeOf(err) == "":
 			return translate(err, "try %s", d.action)
 		}
 	}
 	switch {
 	case denial != "":
-		return kamino.WithHint(fmt.Errorf("a policy denies %s: %w: %s", strings.Join(missing, ", "), kamino.ErrForbidden, denial), "%s", denialHint)
+		return kamino.WithHint(fmt.Errorf("a policy denies %s: %w: %s", strings.Join(missing, ", "), kamino.ErrForbidden, denial),
+			"%s", denialHint)
 	case len(missing) > 0:
 		return kamino.WithHint(fmt.Errorf("these credentials lack %s: %w", strings.Join(missing, ", "), kamino.ErrForbidden),
 			"docs/aws-policy.json and docs/aws-policy-canary.json grant what is needed; compare the resources and tags that they name")

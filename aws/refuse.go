@@ -30,9 +30,12 @@ type owner struct {
 // on the operator's machine, writes the AMI ID into the template, and its groups launch $Latest
 // (https://github.com/kubernetes/kops, upup/pkg/fi/cloudup/awsup/aws_cloud.go, resolveImage).
 var owners = []owner{
-	{tag: "eks:nodegroup-name", name: "an EKS managed node group", do: "update the node group with eksctl or the EKS API; Kamino is for self-managed groups"},
-	{tag: "sigs.k8s.io/cluster-api-provider-aws/cluster/", name: "Cluster API", do: makeImage + "set spec.awsLaunchTemplate.ami.id of the AWSMachinePool to the AMI ID", image: true},
-	{tag: "kops.k8s.io/instancegroup", name: "kOps", do: makeImage + "set spec.image of the instance group to the AMI ID, then: kops update cluster --yes", image: true},
+	{tag: "eks:nodegroup-name", name: "an EKS managed node group",
+		do: "update the node group with eksctl or the EKS API; Kamino is for self-managed groups"},
+	{tag: "sigs.k8s.io/cluster-api-provider-aws/cluster/", name: "Cluster API",
+		do: makeImage + "set spec.awsLaunchTemplate.ami.id of the AWSMachinePool to the AMI ID", image: true},
+	{tag: "kops.k8s.io/instancegroup", name: "kOps",
+		do: makeImage + "set spec.image of the instance group to the AMI ID, then: kops update cluster --yes", image: true},
 	{tag: "aws:cloudformation:stack-name", name: "CloudFormation, which eksctl uses too", pointer: true, image: true,
 		do: "make a parameter that holds the present AMI: aws ssm put-parameter --type String --data-type aws:ec2:image --name NAME --value AMI; " +
 			"then set ImageId of the stack's launch template to resolve:ssm:NAME; or " + makeImage + "set ImageId to the AMI ID"},
@@ -47,7 +50,8 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 		out = append(out, kamino.Refusal{Code: code, Field: field, Value: value, Why: why, Do: do})
 	}
 	if g.recipe.Template == "" {
-		add("launch-configuration", "LaunchConfigurationName", text(g.LaunchConfigurationName), "the group launches from a launch configuration, which cannot be changed",
+		add("launch-configuration", "LaunchConfigurationName", text(g.LaunchConfigurationName),
+			"the group launches from a launch configuration, which cannot be changed",
 			"give the group a launch template")
 	}
 	owned := false
@@ -63,20 +67,24 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 		}
 	}
 	if g.recipe.Named == byLatest && g.recipe.Parameter == "" {
-		add("latest", "LaunchTemplate.Version", byLatest, "the group launches the latest version of its template, so that creating a version promotes it already",
+		add("latest", "LaunchTemplate.Version", byLatest,
+			"the group launches the latest version of its template, so that creating a version promotes it already",
 			map[bool]string{true: makeImage + "set its AMI ID where the owner has the image",
 				false: "set the group's template version to $Default or a number; or make a parameter that holds the present AMI (aws ssm put-parameter --type String --data-type aws:ec2:image --name NAME --value AMI) " +
 					"and set the template's ImageId to resolve:ssm:NAME; or " + makeImage + "set its AMI ID in the template"}[owned])
 		out[len(out)-1].Allow = kamino.AllowImageOnly
 	}
 	if field := ownImage(g.MixedInstancesPolicy); field != "" {
-		add("override", "MixedInstancesPolicy", field, "an override has an image or a template of its own, which goes before the group's", "remove "+field+" from the overrides")
+		add("override", "MixedInstancesPolicy", field, "an override has an image or a template of its own, which goes before the group's",
+			"remove "+field+" from the overrides")
 	}
 	if g.WarmPoolSize != nil && *g.WarmPoolSize > 0 {
-		add(kamino.CodeWarmPool, "WarmPoolSize", fmt.Sprint(*g.WarmPoolSize), "the instances of the warm pool hold the former image, and join the cluster with it", "delete the warm pool")
+		add(kamino.CodeWarmPool, "WarmPoolSize", fmt.Sprint(*g.WarmPoolSize),
+			"the instances of the warm pool hold the former image, and join the cluster with it", "delete the warm pool")
 	}
 	if suspends(g.AutoScalingGroup, launch) {
-		add(kamino.CodeSuspended, "SuspendedProcesses", launch, "the group launches nothing, and takes no instance back from Standby", resumeLaunch(text(g.AutoScalingGroupName)))
+		add(kamino.CodeSuspended, "SuspendedProcesses", launch, "the group launches nothing, and takes no instance back from Standby",
+			resumeLaunch(text(g.AutoScalingGroupName)))
 	}
 	missing, err := p.refuseMissing(ctx, g)
 	if err != nil {
@@ -90,7 +98,8 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 	out = append(out, shared...)
 	refreshing, err := p.refreshing(ctx, text(g.AutoScalingGroupName))
 	if refreshing != "" {
-		add(kamino.CodeRefresh, "InstanceRefreshes", refreshing, "an instance refresh replaces the group's instances at the moment", "wait until it has ended, or cancel it")
+		add(kamino.CodeRefresh, "InstanceRefreshes", refreshing, "an instance refresh replaces the group's instances at the moment",
+			"wait until it has ended, or cancel it")
 	}
 	return out, text(g.Status) != "", err
 }
@@ -123,7 +132,8 @@ func (p *Provider) refuseMissing(ctx context.Context, g group) ([]kamino.Refusal
 		field = "parameter " + g.recipe.Parameter
 	}
 	return []kamino.Refusal{{Code: kamino.CodeNoImage, Field: field, Value: id, Why: err.Error() + ": the group can launch no instance",
-		Do: "choose a version that kamino status shows, or the image from before Kamino: kamino rollback --pool " + name + " --to VERSION, or --to original; without Kamino " + g.byHand()}}, nil
+		Do: "choose a version that kamino status shows, or the image from before Kamino: kamino rollback --pool " + name +
+			" --to VERSION, or --to original; without Kamino " + g.byHand()}}, nil
 }
 
 // ownImage names what an override has that goes before the group's template.
@@ -141,7 +151,8 @@ func ownImage(policy *scaling.MixedInstancesPolicy) string {
 
 // refreshEnded are the states of an instance refresh that is over (Auto Scaling API reference,
 // InstanceRefresh).
-var refreshEnded = []scaling.InstanceRefreshStatus{scaling.InstanceRefreshStatusSuccessful, scaling.InstanceRefreshStatusFailed, scaling.InstanceRefreshStatusCancelled,
+var refreshEnded = []scaling.InstanceRefreshStatus{scaling.InstanceRefreshStatusSuccessful, scaling.InstanceRefreshStatusFailed,
+	scaling.InstanceRefreshStatusCancelled,
 	scaling.InstanceRefreshStatusRollbackSuccessful, scaling.InstanceRefreshStatusRollbackFailed}
 
 func (p *Provider) refreshing(ctx context.Context, name string) (string, error) {
@@ -169,23 +180,28 @@ func refuseInstance(in types.Instance, shutdown string) (out []kamino.Refusal) {
 	case in.InstanceLifecycle == types.InstanceLifecycleTypeSpot:
 		add(kamino.CodeSpot, "InstanceLifecycle", "spot", "Spot Instances of a group cannot be stopped", "choose an on-demand node")
 	case in.RootDeviceType != types.DeviceTypeEbs:
-		add(kamino.CodeEphemeral, "RootDeviceType", string(in.RootDeviceType), "an instance with an instance-store root cannot be stopped", "use images with an EBS root")
+		add(kamino.CodeEphemeral, "RootDeviceType", string(in.RootDeviceType), "an instance with an instance-store root cannot be stopped",
+			"use images with an EBS root")
 	}
 	if strings.HasPrefix(text(in.PlatformDetails), "Windows") {
 		add("windows", "PlatformDetails", text(in.PlatformDetails), "only Linux nodes can be sealed", "choose another pool")
 	}
 	if in.Operator != nil && sdk.ToBool(in.Operator.Managed) {
-		add(kamino.CodeOwner, "Operator.Principal", text(in.Operator.Principal), "the instance is managed by "+text(in.Operator.Principal), "choose a node of a self-managed group")
+		add(kamino.CodeOwner, "Operator.Principal", text(in.Operator.Principal), "the instance is managed by "+text(in.Operator.Principal),
+			"choose a node of a self-managed group")
 	}
 	if len(in.ProductCodes) > 0 {
-		add("product-code", "ProductCodes", text(in.ProductCodes[0].ProductCodeId), "the image is from AWS Marketplace, and no other image may be made from its disk",
+		add("product-code", "ProductCodes", text(in.ProductCodes[0].ProductCodeId),
+			"the image is from AWS Marketplace, and no other image may be made from its disk",
 			"subscribe to the product's own images")
 	}
 	if in.HibernationOptions != nil && sdk.ToBool(in.HibernationOptions.Configured) {
-		add("hibernation", "HibernationOptions", "configured", "an instance that can hibernate writes its memory to its disk", "launch without hibernation")
+		add("hibernation", "HibernationOptions", "configured", "an instance that can hibernate writes its memory to its disk",
+			"launch without hibernation")
 	}
 	if shutdown == "terminate" {
-		add("shutdown-behavior", "InstanceInitiatedShutdownBehavior", shutdown, "the instance is terminated when it shuts down, and a seal shuts it down",
+		add("shutdown-behavior", "InstanceInitiatedShutdownBehavior", shutdown,
+			"the instance is terminated when it shuts down, and a seal shuts it down",
 			"aws ec2 modify-instance-attribute --instance-id "+name+" --instance-initiated-shutdown-behavior stop")
 	}
 	return out

@@ -27,8 +27,9 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 	own := p.ParameterName(kamino.Pool{Name: text(g.AutoScalingGroupName), Group: clusterOf(g.Tags)})
 	name := g.recipe.Parameter
 	if strings.HasPrefix(name, "/aws/") {
-		out = append(out, kamino.Refusal{Code: "foreign-parameter", Field: "ImageId", Value: name, Why: "the template names a parameter that others write, and this account cannot",
-			Do: "set the template's ImageId to the AMI that the parameter holds; Kamino then moves the group to parameter " + own})
+		out = append(out, kamino.Refusal{Code: "foreign-parameter", Field: "ImageId", Value: name,
+			Why: "the template names a parameter that others write, and this account cannot",
+			Do:  "set the template's ImageId to the AMI that the parameter holds; Kamino then moves the group to parameter " + own})
 	}
 	// PutParameter takes no version or label, and writes no parameter of another account by its ARN
 	// (https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_PutParameter.html).
@@ -53,18 +54,21 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 		if who == text(g.AutoScalingGroupName) || text(other.Status) != "" { // a group that is being deleted launches nothing
 			continue
 		}
-		if cluster, its := clusterOf(g.Tags), clusterOf(other.Tags); strings.EqualFold(who, text(g.AutoScalingGroupName)) && (cluster == its || cluster == "" || its == "") {
+		if cluster, its := clusterOf(g.Tags), clusterOf(other.Tags); strings.EqualFold(who, text(g.AutoScalingGroupName)) &&
+			(cluster == its || cluster == "" || its == "") {
 			out = append(out, kamino.Refusal{Code: "same-name", Field: "AutoScalingGroupName", Value: text(g.AutoScalingGroupName),
-				Why: "the name of Auto Scaling group " + who + " differs in case only: both would have one lease, and the former images of each other",
-				Do:  "replace one of the two by a group of another name; until then " + g.byHand()})
+				Why: "the name of Auto Scaling group " + who +
+					" differs in case only: both would have one lease, and the former images of each other",
+				Do: "replace one of the two by a group of another name; until then " + g.byHand()})
 		}
 		for _, s := range specifications(other) {
 			named, same := cmp.Or(text(s.Version), byDefault), text(s.LaunchTemplateId) == g.recipe.Template
 			if same && !template && (named == byLatest || named == byDefault && g.recipe.Named == byDefault) {
 				template = true
 				out = append(out, kamino.Refusal{Code: kamino.CodeShared, Field: "LaunchTemplate.Version", Value: named,
-					Why: "Auto Scaling group " + who + " launches from " + named + " of the same template, and would boot from this group's image",
-					Do:  "give each group a launch template of its own, or let " + who + " name a version by number"})
+					Why: "Auto Scaling group " + who + " launches from " + named +
+						" of the same template, and would boot from this group's image",
+					Do: "give each group a launch template of its own, or let " + who + " name a version by number"})
 			}
 			if parameter || template && same {
 				continue
@@ -74,8 +78,9 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 			}
 			if parameter {
 				out = append(out, kamino.Refusal{Code: kamino.CodeShared, Field: "ImageId", Value: name,
-					Why: "the template of Auto Scaling group " + who + " names the parameter that a promotion of this group writes, and would boot from this group's image",
-					Do:  "set ImageId of that template to an AMI"})
+					Why: "the template of Auto Scaling group " + who +
+						" names the parameter that a promotion of this group writes, and would boot from this group's image",
+					Do: "set ImageId of that template to an AMI"})
 			}
 		}
 	}
@@ -86,9 +91,11 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 func (g group) byHand() string {
 	name := text(g.AutoScalingGroupName)
 	if g.recipe.Parameter == "" {
-		return "let Auto Scaling group " + name + " launch from an older version of template " + g.recipe.Template + " to go back to its image"
+		return "let Auto Scaling group " + name + " launch from an older version of template " + g.recipe.Template +
+			" to go back to its image"
 	}
-	return "go back to an older image with: aws ssm put-parameter --overwrite --name " + g.recipe.Parameter + " --data-type aws:ec2:image --value AMI"
+	return "go back to an older image with: aws ssm put-parameter --overwrite --name " + g.recipe.Parameter +
+		" --data-type aws:ec2:image --value AMI"
 }
 
 // names says whether a version of a template names a parameter, by its name or by its ARN in the
@@ -101,9 +108,10 @@ func (p *Provider) names(ctx context.Context, s *scaling.LaunchTemplateSpecifica
 	read := func() (types.LaunchTemplateVersion, error) { return p.version(ctx, template, named) }
 	if named == byDefault || named == byLatest {
 		read = func() (types.LaunchTemplateVersion, error) {
-			return recentFor(p.known, sharedAge, p.config.Clock.Now(), "named "+template+" "+named, func() (types.LaunchTemplateVersion, error) {
-				return p.describeVersion(ctx, template, named, false)
-			})
+			return recentFor(p.known, sharedAge, p.config.Clock.Now(), "named "+template+" "+named,
+				func() (types.LaunchTemplateVersion, error) {
+					return p.describeVersion(ctx, template, named, false)
+				})
 		}
 	}
 	v, err := read()
@@ -147,11 +155,13 @@ func (p *Provider) launchedBy(ctx context.Context, but, image string) (string, e
 		if who == but || text(other.Status) != "" {
 			continue
 		}
-		if slices.ContainsFunc(overrides(other.MixedInstancesPolicy), func(o scaling.LaunchTemplateOverrides) bool { return text(o.ImageId) == image }) {
+		if slices.ContainsFunc(overrides(other.MixedInstancesPolicy),
+			func(o scaling.LaunchTemplateOverrides) bool { return text(o.ImageId) == image }) {
 			return who, nil
 		}
 		if name := text(other.LaunchConfigurationName); name != "" {
-			out, err := p.scaling.DescribeLaunchConfigurations(ctx, &autoscaling.DescribeLaunchConfigurationsInput{LaunchConfigurationNames: []string{name}})
+			out, err := p.scaling.DescribeLaunchConfigurations(ctx,
+				&autoscaling.DescribeLaunchConfigurationsInput{LaunchConfigurationNames: []string{name}})
 			if err != nil {
 				return "", translate(err, "read launch configuration %s", name)
 			}

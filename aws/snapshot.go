@@ -59,7 +59,8 @@ func (p *Provider) createSnapshot(ctx context.Context, pool kamino.Pool, a kamin
 		}
 	}
 	if made != "" && p.config.Clock.Now().Sub(at) < shownWithin {
-		return fmt.Errorf("snapshot %s of volume %s was made at %s and is not shown yet: %w", made, a.Source, at.UTC().Format(time.RFC3339), kamino.ErrInProgress)
+		return fmt.Errorf("snapshot %s of volume %s was made at %s and is not shown yet: %w", made, a.Source, at.UTC().Format(time.RFC3339),
+			kamino.ErrInProgress)
 	}
 	m, err := p.machineOf(ctx, a.Source)
 	if err != nil {
@@ -94,7 +95,8 @@ func (p *Provider) machineOf(ctx context.Context, volume string) (machine, error
 		}
 	}
 	in := known.instance
-	m := machine{Architecture: string(in.Architecture), Root: text(in.RootDeviceName), Type: string(known.disk.VolumeType), Platform: text(in.PlatformDetails), Usage: text(in.UsageOperation),
+	m := machine{Architecture: string(in.Architecture), Root: text(in.RootDeviceName), Type: string(known.disk.VolumeType),
+		Platform: text(in.PlatformDetails), Usage: text(in.UsageOperation),
 		Boot: string(in.BootMode), TPM: text(in.TpmSupport), NoENA: !sdk.ToBool(in.EnaSupport), SRIOV: text(in.SriovNetSupport)}
 	m.IOPS, m.Throughput = performance(known.disk)
 	source, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{text(in.ImageId)}})
@@ -154,7 +156,8 @@ func (p *Provider) behind(ctx context.Context, volume string) (steady, error) {
 
 func (p *Provider) snapshots(ctx context.Context, filters ...types.Filter) (all []types.Snapshot, err error) {
 	err = pages(func(token *string) (*string, error) {
-		page, err := p.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: filters, NextToken: token})
+		page, err := p.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: filters,
+			NextToken: token})
 		if err != nil {
 			return nil, err
 		}
@@ -202,14 +205,16 @@ func (p *Provider) snapshotsOfPool(ctx context.Context, pool kamino.Pool, name s
 // (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html).
 func snapshotsNamed(all []types.Snapshot, pool kamino.Pool, name string) []types.Snapshot {
 	return slices.DeleteFunc(slices.Clone(all), func(s types.Snapshot) bool {
-		return tagOf(s.Tags, kamino.TagPool) != pool.Name || pool.MadeOfFormer(snapshotArtifact(s)) || name != "" && tagOf(s.Tags, tagSnapshot) != name
+		return tagOf(s.Tags, kamino.TagPool) != pool.Name || pool.MadeOfFormer(snapshotArtifact(s)) || name != "" &&
+			tagOf(s.Tags, tagSnapshot) != name
 	})
 }
 
 func snapshotArtifact(s types.Snapshot) kamino.Artifact {
 	tags := tagsOut(s.Tags)
 	percent, _ := strconv.Atoi(strings.TrimSuffix(text(s.Progress), "%")) // empty at first
-	a := kamino.Artifact{Kind: kamino.KindSnapshot, Name: tags[tagSnapshot], ID: text(s.SnapshotId), State: kamino.Creating, Percent: percent, Source: text(s.VolumeId),
+	a := kamino.Artifact{Kind: kamino.KindSnapshot, Name: tags[tagSnapshot], ID: text(s.SnapshotId), State: kamino.Creating,
+		Percent: percent, Source: text(s.VolumeId),
 		Tags: tags, Created: sdk.ToTime(s.StartTime)}
 	switch s.State {
 	case types.SnapshotStateCompleted:

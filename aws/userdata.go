@@ -77,10 +77,12 @@ func taintedUserData(encoded, nonce string) (tainted string, refusal *kamino.Ref
 		_, err = userdata.Parse(config)
 	}
 	if err != nil {
-		return refuse("kamino-agent refuses the user data on each node: "+err.Error(), "correct the launch template; to check it on a node: kamino-agent userdata --file FILE")
+		return refuse("kamino-agent refuses the user data on each node: "+err.Error(),
+			"correct the launch template; to check it on a node: kamino-agent userdata --file FILE")
 	}
 	if user.Nonce() != "" {
-		return refuse("the user data has a line that begins with "+strconv.Quote(userdata.NonceComment)+": every node of the pool would be taken for a canary", "remove the line from the launch template")
+		return refuse("the user data has a line that begins with "+strconv.Quote(userdata.NonceComment)+
+			": every node of the pool would be taken for a canary", "remove the line from the launch template")
 	}
 	var whole []byte
 	switch parts, err := readBare(raw); {
@@ -89,10 +91,12 @@ func taintedUserData(encoded, nonce string) (tainted string, refusal *kamino.Ref
 			if own, err := p.ownTaints(); err != nil {
 				return refuse(fmt.Sprintf("part %d of the user data cannot be read: %v", i+1, err), change)
 			} else if own {
-				return refuse("the user data registers nodes with taints of its own, which a canary's would replace", "remove these taints from the user data")
+				return refuse("the user data registers nodes with taints of its own, which a canary's would replace",
+					"remove these taints from the user data")
 			}
 		}
-		if whole, err = writeParts(append(parts, part{textproto.MIMEHeader{"Content-Type": {nodeConfig}}, []byte(canaryConfig(nonce))})); err != nil {
+		if whole, err = writeParts(append(parts, part{textproto.MIMEHeader{"Content-Type": {nodeConfig}},
+			[]byte(canaryConfig(nonce))})); err != nil {
 			return refuse("the user data cannot be rewritten: "+err.Error(), change)
 		}
 	case config != nil: // the agent itself lets kubelet ask for taint and label
@@ -103,7 +107,8 @@ func taintedUserData(encoded, nonce string) (tainted string, refusal *kamino.Ref
 		return refuse("the user data has no NodeConfig, neither of EKS nor of kamino-agent, and how else a node registers with a taint is not known", change)
 	}
 	if len(whole) > maxUserData {
-		return refuse(fmt.Sprintf("with the part that asks for a canary's taint the user data has %d bytes, at most %d are allowed", len(whole), maxUserData), "make it shorter")
+		return refuse(fmt.Sprintf("with the part that asks for a canary's taint the user data has %d bytes, at most %d are allowed",
+			len(whole), maxUserData), "make it shorter")
 	}
 	return base64.StdEncoding.EncodeToString(whole), nil
 }

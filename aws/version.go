@@ -27,7 +27,8 @@ const imagePrefix = "kamino-"
 func (p *Provider) images(ctx context.Context, pool kamino.Pool, version string) ([]types.Image, error) {
 	if version == "" || kamino.Seen(ctx) != nil { // in one look there is one list
 		all, err := p.imagesOf(ctx, pool)
-		return slices.DeleteFunc(slices.Clone(all), func(im types.Image) bool { return version != "" && text(im.Name) != imageName(pool, version) }), err
+		return slices.DeleteFunc(slices.Clone(all),
+			func(im types.Image) bool { return version != "" && text(im.Name) != imageName(pool, version) }), err
 	}
 	all, err := p.listImages(ctx, imageName(pool, version))
 	return all[pool.Name], err
@@ -46,7 +47,8 @@ func (p *Provider) imagesOf(ctx context.Context, pool kamino.Pool) ([]types.Imag
 func (p *Provider) listImages(ctx context.Context, name string) (map[string][]types.Image, error) {
 	found := map[string][]types.Image{}
 	err := pages(func(token *string) (*string, error) {
-		page, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{filter("name", name)}, NextToken: token})
+		page, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"},
+			Filters: []types.Filter{filter("name", name)}, NextToken: token})
 		if err != nil {
 			return nil, err
 		}
@@ -144,8 +146,10 @@ func (p *Provider) bootedFrom(ctx context.Context, pool kamino.Pool) (map[string
 func versionArtifact(im types.Image) kamino.Artifact {
 	tags := tagsOut(im.Tags)
 	created, _ := time.Parse(time.RFC3339, text(im.CreationDate)) // the zero time where it is told in another form
-	a := kamino.Artifact{Kind: kamino.KindVersion, Name: tags[tagVersion], ID: text(im.ImageId), State: kamino.Creating, Tags: tags, Created: created,
-		Machine: kamino.Machine{Architecture: architecture(string(im.Architecture)), Generation: generation(im)}, Excluded: tags[tagExcluded] != ""}
+	a := kamino.Artifact{Kind: kamino.KindVersion, Name: tags[tagVersion], ID: text(im.ImageId), State: kamino.Creating,
+		Tags: tags, Created: created,
+		Machine:  kamino.Machine{Architecture: architecture(string(im.Architecture)), Generation: generation(im)},
+		Excluded: tags[tagExcluded] != ""}
 	if ids := snapshotsOf(im); len(ids) > 0 {
 		a.Source, a.Keeps = ids[0], true
 	}
@@ -187,9 +191,11 @@ func otherBilling(im types.Image) string {
 	if json.Unmarshal([]byte(tagOf(im.Tags, tagMachine)), &donor) != nil {
 		return "" // made by somebody else
 	}
-	for _, c := range [][3]string{{"platform details", donor.Platform, text(im.PlatformDetails)}, {"usage operation", donor.Usage, text(im.UsageOperation)}} {
+	for _, c := range [][3]string{{"platform details", donor.Platform, text(im.PlatformDetails)},
+		{"usage operation", donor.Usage, text(im.UsageOperation)}} {
 		if c[1] != "" && c[2] != "" && c[1] != c[2] {
-			return fmt.Sprintf("the image has %s %q, and its donor has %q: nodes of the image would lack the subscription of the donor", c[0], c[2], c[1])
+			return fmt.Sprintf("the image has %s %q, and its donor has %q: nodes of the image would lack the subscription of the donor",
+				c[0], c[2], c[1])
 		}
 	}
 	return ""
@@ -216,11 +222,13 @@ func (p *Provider) createVersion(ctx context.Context, pool kamino.Pool, a kamino
 		own[tagExcluded] = "true"
 	}
 	p.known.forget(a.Source)
-	input := &ec2.RegisterImageInput{Name: &name, Description: description("kamino " + a.Name + " of " + string(pool.ID)), RootDeviceName: &m.Root,
-		Architecture: types.ArchitectureValues(m.Architecture), VirtualizationType: sdk.String("hvm"), EnaSupport: sdk.Bool(!m.NoENA),
+	input := &ec2.RegisterImageInput{Name: &name, Description: description("kamino " + a.Name + " of " + string(pool.ID)),
+		RootDeviceName: &m.Root,
+		Architecture:   types.ArchitectureValues(m.Architecture), VirtualizationType: sdk.String("hvm"), EnaSupport: sdk.Bool(!m.NoENA),
 		BootMode: types.BootModeValues(m.Boot), TpmSupport: types.TpmSupportValues(m.TPM), ImdsSupport: types.ImdsSupportValues(m.IMDS),
-		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &m.Root, Ebs: &types.EbsBlockDevice{SnapshotId: &a.Source, VolumeType: types.VolumeType(m.Type),
-			Iops: positive(m.IOPS), Throughput: positive(m.Throughput), DeleteOnTermination: sdk.Bool(true)}}},
+		BlockDeviceMappings: []types.BlockDeviceMapping{
+			{DeviceName: &m.Root, Ebs: &types.EbsBlockDevice{SnapshotId: &a.Source, VolumeType: types.VolumeType(m.Type),
+				Iops: positive(m.IOPS), Throughput: positive(m.Throughput), DeleteOnTermination: sdk.Bool(true)}}},
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeImage, Tags: tagsIn(g.ownTags(a.Tags, own))}}}
 	if m.SRIOV != "" {
 		input.SriovNetSupport = &m.SRIOV

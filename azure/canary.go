@@ -62,7 +62,8 @@ func (s beside) canaryOf(pool kamino.Pool) bool {
 
 // neighbours are the scale sets of the pool's resource group.
 func (p *Provider) neighbours(ctx context.Context, at place) ([]beside, error) {
-	link := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachineScaleSets?api-version=%s", at.subscription, at.group, setVersion)
+	link := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachineScaleSets?api-version=%s",
+		at.subscription, at.group, setVersion)
 	look, _ := ctx.Value(lookKey{}).(*Look)
 	return look.group(at).once(func() (found []beside, err error) {
 		err = list(ctx, at, link, func(s beside) { found = append(found, s) })
@@ -101,10 +102,11 @@ func (p *Provider) Canaries(ctx context.Context, pool kamino.Pool) ([]kamino.Can
 func (p *Provider) lookAt(ctx context.Context, at place, c *kamino.Canary) error {
 	own := at.scaleSet
 	own.name = c.Name
-	err := list(ctx, at, own.path()+"/virtualMachines?api-version="+vmListVersion+"&$expand=instanceView", func(vm armcompute.VirtualMachineScaleSetVM) {
-		in := toInstance(kamino.InstanceID(providerScheme+own.path()+"/virtualMachines/"+value(vm.InstanceID)), own.id(), vm)
-		c.Instance, c.VMID, c.Hostname, c.Power, c.Zone, c.Failure = in.ID, in.VMID, in.Hostname, in.Power, in.Zone, in.Failure
-	})
+	err := list(ctx, at, own.path()+"/virtualMachines?api-version="+vmListVersion+"&$expand=instanceView",
+		func(vm armcompute.VirtualMachineScaleSetVM) {
+			in := toInstance(kamino.InstanceID(providerScheme+own.path()+"/virtualMachines/"+value(vm.InstanceID)), own.id(), vm)
+			c.Instance, c.VMID, c.Hostname, c.Power, c.Zone, c.Failure = in.ID, in.VMID, in.Hostname, in.Power, in.Zone, in.Failure
+		})
 	// Between two reads it may have been deleted, which the next list will show.
 	if err = translate(err, "list the instance of canary %s", c.Name); errors.Is(err, kamino.ErrNotFound) {
 		c.State = kamino.Deleting
@@ -223,11 +225,13 @@ func sameOrder(s beside, pool kamino.Pool, order kamino.CanaryOrder) error {
 // https://learn.microsoft.com/troubleshoot/azure/virtual-machines/windows/allocation-failure). With
 // OperationNotAllowed it tells quota too, in the text
 // (https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-resource-quota).
-var denials = []string{"AllocationFailed", "ZonalAllocationFailed", "OverconstrainedAllocationRequest", "OverconstrainedZonalAllocationRequest",
+var denials = []string{"AllocationFailed", "ZonalAllocationFailed", "OverconstrainedAllocationRequest",
+	"OverconstrainedZonalAllocationRequest",
 	"SkuNotAvailable", "QuotaExceeded", "ResourceQuotaExceeded", "RequestDisallowedByPolicy"}
 
 func denied(re *azcore.ResponseError) bool {
-	return listed(denials, re.ErrorCode) || strings.EqualFold(re.ErrorCode, "OperationNotAllowed") && strings.Contains(strings.ToLower(message(re)), "quota")
+	return listed(denials, re.ErrorCode) || strings.EqualFold(re.ErrorCode, "OperationNotAllowed") &&
+		strings.Contains(strings.ToLower(message(re)), "quota")
 }
 
 // RemoveCanary implements kamino.Prover. Uniform scale sets delete the network cards and disks of
@@ -251,11 +255,13 @@ func (p *Provider) RemoveCanary(ctx context.Context, pool kamino.Pool, name stri
 	case err != nil:
 		return err
 	case !have.canaryOf(pool):
-		return fmt.Errorf("delete canary %s: %w: scale set %s is not a canary of pool %s and was left alone", name, kamino.ErrConflict, have.Name, pool.Name)
+		return fmt.Errorf("delete canary %s: %w: scale set %s is not a canary of pool %s and was left alone", name, kamino.ErrConflict,
+			have.Name, pool.Name)
 	case state(have.Properties.ProvisioningState, false) == kamino.Deleting:
 		return nil
 	}
-	poller, err := at.sets.BeginDelete(ctx, at.group, name, &armcompute.VirtualMachineScaleSetsClientBeginDeleteOptions{ForceDeletion: to.Ptr(true)})
+	poller, err := at.sets.BeginDelete(ctx, at.group, name,
+		&armcompute.VirtualMachineScaleSetsClientBeginDeleteOptions{ForceDeletion: to.Ptr(true)})
 	if err != nil && strings.Contains(err.Error(), "ForceDelete") {
 		poller, err = at.sets.BeginDelete(ctx, at.group, name, nil)
 	}

@@ -50,7 +50,8 @@ func (r *recipe) address(ctx context.Context, at place, ip map[string]any, balan
 		id := text(pool, "id")
 		lb, err := at.balancer(ctx, id, balancers)
 		if errors.Is(err, kamino.ErrForbidden) || errors.Is(err, kamino.ErrNotFound) {
-			r.refusals.add("outbound", "loadBalancerBackendAddressPools", id, "cannot tell whether the pool's machines reach the internet through it: "+err.Error(),
+			r.refusals.add("outbound", "loadBalancerBackendAddressPools", id,
+				"cannot tell whether the pool's machines reach the internet through it: "+err.Error(),
 				"grant the actions of docs/azure-role-canary.json at the load balancer")
 			continue
 		} else if err != nil {
@@ -75,7 +76,8 @@ func (r *recipe) address(ctx context.Context, at place, ip map[string]any, balan
 	}
 	way, err := at.wayOut(ctx, subnet)
 	if err == nil && !way {
-		r.refusals.add("outbound", "ipConfigurations", lastSegment(subnet), "the pool's machines reach the internet through "+lost+": a canary could not pull an image",
+		r.refusals.add("outbound", "ipConfigurations", lastSegment(subnet), "the pool's machines reach the internet through "+lost+
+			": a canary could not pull an image",
 			"give the subnet a NAT gateway")
 	}
 	return err
@@ -112,7 +114,8 @@ type rule struct {
 }
 
 func (r rule) of(pool string) bool {
-	return slices.ContainsFunc(append(r.Properties.Pools, r.Properties.Pool), func(p reference) bool { return strings.EqualFold(p.ID, pool) })
+	return slices.ContainsFunc(append(r.Properties.Pools, r.Properties.Pool),
+		func(p reference) bool { return strings.EqualFold(p.ID, pool) })
 }
 
 func (b *balancer) out(pool string) bool {

@@ -59,8 +59,10 @@ var readOnly = [][]string{{"id"}, {"name"}, {"type"}, {"etag"}, {"systemData"},
 // dropped are the policies that would act on a canary, or delay its end
 // (terminateNotificationProfile: 5 to 15 minutes), and the probe of a load balancer that it is not
 // behind.
-var dropped = [][]string{{"tags"}, {"properties", "automaticRepairsPolicy"}, {"properties", "externalHealthPolicy"}, {"properties", "scaleInPolicy"},
-	{"properties", "spotRestorePolicy"}, {"properties", "resiliencyPolicy"}, {"properties", "lifecycleHooksProfile"}, {"properties", "zoneBalance"},
+var dropped = [][]string{{"tags"}, {"properties", "automaticRepairsPolicy"}, {"properties", "externalHealthPolicy"},
+	{"properties", "scaleInPolicy"},
+	{"properties", "spotRestorePolicy"}, {"properties", "resiliencyPolicy"}, {"properties", "lifecycleHooksProfile"},
+	{"properties", "zoneBalance"},
 	{"properties", "virtualMachineProfile", "scheduledEventsProfile", "terminateNotificationProfile"},
 	{"properties", "virtualMachineProfile", "networkProfile", "healthProbe"}}
 
@@ -75,7 +77,8 @@ func (r *recipe) policies() {
 	set(r.doc, map[string]any{"mode": "Manual"}, "properties", "upgradePolicy")
 	set(r.doc, noOpCustomData, "properties", "virtualMachineProfile", "osProfile", "customData")
 	// Managed storage: lines of the console are evidence, and cost no right of the pool's.
-	if bd := []string{"properties", "virtualMachineProfile", "diagnosticsProfile", "bootDiagnostics"}; part(r.doc, bd...)["enabled"] != true {
+	if bd := []string{"properties", "virtualMachineProfile", "diagnosticsProfile", "bootDiagnostics"}; part(r.doc,
+		bd...)["enabled"] != true {
 		set(r.doc, map[string]any{"enabled": true}, bd...)
 	}
 }

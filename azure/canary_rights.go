@@ -70,7 +70,8 @@ func (p *Provider) PreflightCanary(ctx context.Context) ([]kamino.Warning, error
 		}
 	}
 	if needed {
-		return nil, kamino.WithHint(fmt.Errorf("in resource group %s: %w: %s", group, kamino.ErrForbidden, strings.Join(actionNames(lacking), ", ")),
+		return nil, kamino.WithHint(fmt.Errorf("in resource group %s: %w: %s", group, kamino.ErrForbidden,
+			strings.Join(actionNames(lacking), ", ")),
 			"az role assignment create with the role of %s, at the resource group", canaryRole)
 	}
 	var doubts []kamino.Warning

@@ -58,7 +58,8 @@ func (s *settings) chooseCloud() error {
 func (s *settings) checkEndpoint() error {
 	endpoint := s.cloud.Services[cloud.ResourceManager].Endpoint
 	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "https" || u.Host == "" {
-		return kamino.WithHint(fmt.Errorf("resourceManagerEndpoint %q is not an https URL", endpoint), "set it to https://HOST in azure.json, or in the description of the custom cloud (AZURE_ENVIRONMENT_FILEPATH)")
+		return kamino.WithHint(fmt.Errorf("resourceManagerEndpoint %q is not an https URL", endpoint),
+			"set it to https://HOST in azure.json, or in the description of the custom cloud (AZURE_ENVIRONMENT_FILEPATH)")
 	}
 	return nil
 }
@@ -88,7 +89,8 @@ func (s *settings) readStack() error {
 	s.cloud = cloud.Configuration{
 		ActiveDirectoryAuthorityHost: authority + "/",
 		Services: map[cloud.ServiceName]cloud.ServiceConfiguration{cloud.ResourceManager: {
-			Endpoint: strings.TrimRight(cmp.Or(s.ResourceManagerEndpoint, st.ResourceManagerEndpoint), "/"), Audience: strings.TrimRight(audience, "/"),
+			Endpoint: strings.TrimRight(cmp.Or(s.ResourceManagerEndpoint, st.ResourceManagerEndpoint), "/"),
+			Audience: strings.TrimRight(audience, "/"),
 		}},
 	}
 	return s.checkEndpoint()

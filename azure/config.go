@@ -112,11 +112,13 @@ func (s *settings) readFile(path string) error {
 		return kamino.WithHint(fmt.Errorf("azure configuration %s does not exist", path),
 			"run on a control plane node (chart value kamino.scheduleOnControlPlane), or name the file with --azure-config")
 	case err != nil:
-		return kamino.WithHint(fmt.Errorf("read azure configuration: %w", err), "the file is readable by root only; run as root or use workload identity")
+		return kamino.WithHint(fmt.Errorf("read azure configuration: %w", err),
+			"the file is readable by root only; run as root or use workload identity")
 	}
 	if err := json.Unmarshal(raw, &s.file); err != nil {
 		// The text itself may be a secret and is not shown.
-		return kamino.WithHint(fmt.Errorf("azure configuration %s is not valid: %s", path, jsonProblem(err)), "compare it with https://cloud-provider-azure.sigs.k8s.io/install/configs/")
+		return kamino.WithHint(fmt.Errorf("azure configuration %s is not valid: %s", path, jsonProblem(err)),
+			"compare it with https://cloud-provider-azure.sigs.k8s.io/install/configs/")
 	}
 	if err := CheckGUID(s.SubscriptionID); err != nil {
 		return fmt.Errorf("azure configuration %s: %w", path, err)
@@ -146,8 +148,9 @@ func jsonProblem(err error) string {
 func (s *settings) fromEnvironment() {
 	get := s.getenv
 	s.file = file{
-		Cloud: cmp.Or(get("AZURE_ENVIRONMENT"), get("AZURE_CLOUD")), TenantID: get("AZURE_TENANT_ID"), SubscriptionID: get("AZURE_SUBSCRIPTION_ID"),
-		ClientID: get("AZURE_CLIENT_ID"), ClientSecret: get("AZURE_CLIENT_SECRET"),
+		Cloud: cmp.Or(get("AZURE_ENVIRONMENT"), get("AZURE_CLOUD")), TenantID: get("AZURE_TENANT_ID"),
+		SubscriptionID: get("AZURE_SUBSCRIPTION_ID"),
+		ClientID:       get("AZURE_CLIENT_ID"), ClientSecret: get("AZURE_CLIENT_SECRET"),
 		ClientCertPath: get("AZURE_CLIENT_CERTIFICATE_PATH"), ClientCertPassword: get("AZURE_CLIENT_CERTIFICATE_PASSWORD"),
 		FederatedTokenFile: get("AZURE_FEDERATED_TOKEN_FILE"), ResourceGroup: get("AZURE_RESOURCE_GROUP"),
 	}

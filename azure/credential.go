@@ -63,7 +63,8 @@ func (s *settings) certificate(options azcore.ClientOptions) (azcore.TokenCreden
 // made keeps a nil credential from becoming an interface that is not nil.
 func made[T azcore.TokenCredential](c T, err error) (azcore.TokenCredential, error) {
 	if err != nil {
-		return nil, kamino.WithHint(fmt.Errorf("use the azure credentials: %w", err), "check AZURE_TENANT_ID, AZURE_CLIENT_ID and the azure configuration")
+		return nil, kamino.WithHint(fmt.Errorf("use the azure credentials: %w", err),
+			"check AZURE_TENANT_ID, AZURE_CLIENT_ID and the azure configuration")
 	}
 	return c, nil
 }

@@ -15,7 +15,8 @@ import (
 
 // Fit implements kamino.Provider. Plan, disk encryption set and disk controller go
 // from the model to what Create makes; what cannot go along is refused.
-func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, definition *kamino.Artifact) ([]kamino.Refusal, []kamino.Warning, error) {
+func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, definition *kamino.Artifact) ([]kamino.Refusal,
+	[]kamino.Warning, error) {
 	at, model, err := p.modelled(pool)
 	if err != nil {
 		return nil, nil, err
@@ -70,16 +71,19 @@ func fitModel(r *refusals, model saved, donor kamino.Instance) {
 			fmt.Sprintf("the donor is %s, and all versions of an image definition have one security type", donor.SecurityType), otherDonor)
 	}
 	if c := value(model.Controller); c != "" && !strings.EqualFold(c, donor.Controller) {
-		r.add(kamino.CodeFit, profile+"storageProfile.diskControllerType", c, "the donor's disk is attached by "+donor.Controller, otherDonor)
+		r.add(kamino.CodeFit, profile+"storageProfile.diskControllerType", c, "the donor's disk is attached by "+donor.Controller,
+			otherDonor)
 	}
 	if donor.Generation == "V1" && (!strings.EqualFold(security, "Standard") || value(model.Controller) == nvme) {
-		r.add(kamino.CodeFit, "instanceView.hyperVGeneration", donor.Generation, "new instances of the model need generation V2", otherDonor)
+		r.add(kamino.CodeFit, "instanceView.hyperVGeneration", donor.Generation, "new instances of the model need generation V2",
+			otherDonor)
 	}
 	if disk := model.OSDisk; disk != nil {
 		if gb := int(value(disk.DiskSizeGB)); gb > 0 && donor.DiskGB > gb {
 			r.add(kamino.CodeFit, profile+"storageProfile.osDisk.diskSizeGB", fmt.Sprint(gb),
 				fmt.Sprintf("the donor's OS disk has %d GiB, and no instance can have a smaller disk than its image", donor.DiskGB),
-				fmt.Sprintf("choose another node, or az vmss update --set virtualMachineProfile.storageProfile.osDisk.diskSizeGB=%d", donor.DiskGB))
+				fmt.Sprintf("choose another node, or az vmss update --set virtualMachineProfile.storageProfile.osDisk.diskSizeGB=%d",
+					donor.DiskGB))
 		}
 	}
 	// An instance that tells no plan may have one: whether Azure always shows it is unverified.
@@ -101,7 +105,8 @@ func fitSize(r *refusals, model saved, donor kamino.Instance, offers region) {
 	name := value(model.SKU.Name)
 	next := offers.size(name)
 	refuse := func(what, has, can string) {
-		r.add(kamino.CodeFit, "sku.name", name, fmt.Sprintf("that size has %s %s, the donor (%s) has %s", what, can, donor.Size, has), otherDonor)
+		r.add(kamino.CodeFit, "sku.name", name, fmt.Sprintf("that size has %s %s, the donor (%s) has %s", what, can, donor.Size, has),
+			otherDonor)
 	}
 	if next.architecture != "" && donor.Architecture != "" && !strings.EqualFold(next.architecture, donor.Architecture) {
 		refuse("architecture", donor.Architecture, next.architecture)

@@ -129,7 +129,8 @@ func (p *Provider) createDefinition(ctx context.Context, at place, model saved, 
 		return err
 	}
 	if strings.EqualFold(cmp.Or(want.Controller, offers.controller(model)), nvme) {
-		props.Features = append(props.Features, &armcompute.GalleryImageFeature{Name: to.Ptr(controllerFeature), Value: to.Ptr(scsi + "," + nvme)})
+		props.Features = append(props.Features, &armcompute.GalleryImageFeature{Name: to.Ptr(controllerFeature),
+			Value: to.Ptr(scsi + "," + nvme)})
 	}
 	if plan := model.Plan; planText(plan) != "" {
 		props.PurchasePlan = &armcompute.ImagePurchasePlan{Name: plan.Name, Product: plan.Product, Publisher: plan.Publisher}

@@ -92,14 +92,16 @@ func (p *Provider) deniedBy(ctx context.Context, c *clients, scope string) error
 			} `json:"properties"`
 		} `json:"value"`
 	}
-	if err := c.ask(ctx, scope+"/providers/Microsoft.Authorization/denyAssignments?api-version=2022-04-01&$filter=atScope()", &body); err != nil {
+	if err := c.ask(ctx, scope+"/providers/Microsoft.Authorization/denyAssignments?api-version=2022-04-01&$filter=atScope()",
+		&body); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	me := p.caller
 	p.mu.Unlock()
 	for _, d := range body.Value {
-		meant := slices.ContainsFunc(d.Properties.Principals, func(who principal) bool { return who.ID == everyone || strings.EqualFold(who.ID, me) })
+		meant := slices.ContainsFunc(d.Properties.Principals,
+			func(who principal) bool { return who.ID == everyone || strings.EqualFold(who.ID, me) })
 		excepted := me == ""
 		for _, e := range d.Properties.ExcludePrincipals {
 			excepted = excepted || strings.EqualFold(e.ID, me) || strings.EqualFold(e.Type, "Group")
@@ -111,7 +113,8 @@ func (p *Provider) deniedBy(ctx context.Context, c *clients, scope string) error
 			}
 		}
 		if meant && !excepted && len(denied) > 0 {
-			return kamino.WithHint(fmt.Errorf("%w: deny assignment %q at %s denies %s", kamino.ErrForbidden, d.Properties.Name, d.Properties.Scope, strings.Join(denied, ", ")),
+			return kamino.WithHint(fmt.Errorf("%w: deny assignment %q at %s denies %s", kamino.ErrForbidden, d.Properties.Name,
+				d.Properties.Scope, strings.Join(denied, ", ")),
 				"such assignments are made by Azure for resource groups that it manages (AKS, managed applications): choose a pool elsewhere")
 		}
 	}

@@ -47,7 +47,8 @@ func (g guard) check(u *url.URL) error {
 	if inside && u.Scheme == g.endpoint.Scheme && port(u) == port(g.endpoint) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s://%s instead of %s://%s; nothing was sent there", errElsewhere, u.Scheme, u.Host, g.endpoint.Scheme, g.endpoint.Host)
+	return fmt.Errorf("%w: %s://%s instead of %s://%s; nothing was sent there", errElsewhere, u.Scheme, u.Host,
+		g.endpoint.Scheme, g.endpoint.Host)
 }
 
 func port(u *url.URL) string {

@@ -62,14 +62,16 @@ func (p *Provider) NextImage(ctx context.Context, pool kamino.Pool, want kamino.
 	if err != nil {
 		return kamino.NextImage{}, err
 	}
-	to := kamino.NextImage{Image: imageText(next.Image), Diff: append(p.difference(pool, have, next, want), p.secretsDue(ctx, pool, want)...),
+	to := kamino.NextImage{Image: imageText(next.Image),
+		Diff:            append(p.difference(pool, have, next, want), p.secretsDue(ctx, pool, want)...),
 		NeedsCustomData: want.Former != nil && want.Secrets.CustomData == nil}
 	for _, e := range next.Extensions {
 		back, said := toExtension(e), false
 		for name := range want.Secrets.Protected {
 			said = said || strings.EqualFold(name, back.Name)
 		}
-		if want.Former != nil && !said && !slices.ContainsFunc(pool.Model.Extensions, func(h kamino.Extension) bool { return sameExtension(h, back) }) {
+		if want.Former != nil && !said && !slices.ContainsFunc(pool.Model.Extensions,
+			func(h kamino.Extension) bool { return sameExtension(h, back) }) {
 			to.Needs = append(to.Needs, back.Name)
 		}
 	}
@@ -215,13 +217,15 @@ func (p *Provider) difference(pool kamino.Pool, have, next saved, want kamino.Ta
 		diff = append(diff, kamino.FieldChange{Field: vm + "storageProfile.imageReference", From: from, To: to})
 	}
 	if from, to := names(have.Extensions), names(next.Extensions); from != to {
-		diff = append(diff, kamino.FieldChange{Field: vm + "extensionProfile.extensions", From: from, To: returning(next.Extensions, have.Extensions)})
+		diff = append(diff, kamino.FieldChange{Field: vm + "extensionProfile.extensions", From: from,
+			To: returning(next.Extensions, have.Extensions)})
 	}
 	for _, e := range next.Extensions {
 		back := toExtension(e)
 		for _, h := range pool.Model.Extensions {
 			if strings.EqualFold(h.Name, back.Name) && !sameExtension(h, back) {
-				diff = append(diff, kamino.FieldChange{Field: vm + "extensionProfile.extensions[" + h.Name + "].type", From: h.Publisher + "/" + h.Type, To: back.Publisher + "/" + back.Type})
+				diff = append(diff, kamino.FieldChange{Field: vm + "extensionProfile.extensions[" + h.Name + "].type",
+					From: h.Publisher + "/" + h.Type, To: back.Publisher + "/" + back.Type})
 			}
 		}
 	}
@@ -270,7 +274,8 @@ func (p *Provider) secretsDue(ctx context.Context, pool kamino.Pool, want kamino
 		diff = append(diff, kamino.FieldChange{Field: vm + "osProfile.customData", From: from, To: fmt.Sprintf("%d bytes", len(data))})
 	}
 	for _, name := range given(want.Secrets) {
-		diff = append(diff, kamino.FieldChange{Field: vm + "extensionProfile.extensions[" + name + "].protectedSettings", From: from, To: "as given"})
+		diff = append(diff, kamino.FieldChange{Field: vm + "extensionProfile.extensions[" + name + "].protectedSettings",
+			From: from, To: "as given"})
 	}
 	return diff
 }

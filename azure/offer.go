@@ -75,7 +75,10 @@ func (p *Provider) missed(ctx context.Context, pool kamino.Pool, version string)
 // SetTags writes the tags of a version or of an image definition.
 func (p *Provider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
 	if a.Kind == kamino.KindVersion {
-		return p.writeVersion(ctx, pool, a.Name, func(have kamino.Version) (kamino.Version, error) { return have.Retagged(kamino.ParseVersion(a)) })
+		return p.writeVersion(ctx, pool, a.Name, func(have kamino.Version) (kamino.Version,
+			error) {
+			return have.Retagged(kamino.ParseVersion(a))
+		})
 	}
 	at, err := p.place(pool)
 	if err != nil {
@@ -83,15 +86,18 @@ func (p *Provider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Artif
 	} else if a.Kind != kamino.KindDefinition {
 		return fmt.Errorf("write the tags of %s %s: %w", a.Kind, a.Name, kamino.ErrUnsupported)
 	}
-	poller, err := at.definitions.BeginUpdate(ctx, at.group, at.gallery, at.definition, armcompute.GalleryImageUpdate{Tags: tagsIn(a.Tags)}, nil)
-	return translate(poll(p, p.Address(pool, kamino.KindDefinition, a.Name), poller, err), "write the tags of image definition %s", at.definition)
+	poller, err := at.definitions.BeginUpdate(ctx, at.group, at.gallery, at.definition, armcompute.GalleryImageUpdate{Tags: tagsIn(a.Tags)},
+		nil)
+	return translate(poll(p, p.Address(pool, kamino.KindDefinition, a.Name), poller, err), "write the tags of image definition %s",
+		at.definition)
 }
 
 // writeVersion writes the tags of a version and whether it is excluded from latest. The publishing
 // profile goes back with all target regions and storage types as they were read: left out, they
 // count as another type (https://github.com/Azure/azure-powershell/issues/9911). Versions have no
 // ETag.
-func (p *Provider) writeVersion(ctx context.Context, pool kamino.Pool, name string, change func(kamino.Version) (kamino.Version, error)) error {
+func (p *Provider) writeVersion(ctx context.Context, pool kamino.Pool, name string,
+	change func(kamino.Version) (kamino.Version, error)) error {
 	at, err := p.place(pool)
 	if err != nil {
 		return err
@@ -106,7 +112,8 @@ func (p *Provider) writeVersion(ctx context.Context, pool kamino.Pool, name stri
 	}
 	profile := &armcompute.GalleryImageVersionPublishingProfile{ExcludeFromLatest: to.Ptr(v.Excluded)}
 	if props := got.Properties; props != nil && props.PublishingProfile != nil {
-		profile.StorageAccountType, profile.TargetRegions = props.PublishingProfile.StorageAccountType, props.PublishingProfile.TargetRegions
+		profile.StorageAccountType, profile.TargetRegions = props.PublishingProfile.StorageAccountType,
+			props.PublishingProfile.TargetRegions
 	}
 	poller, err := at.versions.BeginUpdate(ctx, at.group, at.gallery, at.definition, name, armcompute.GalleryImageVersionUpdate{
 		Tags: tagsIn(v.Tags),

@@ -109,7 +109,8 @@ func (p *Provider) rights(ctx context.Context, c *clients, subscription, group s
 	}
 	var doubts []kamino.Warning
 	if errors.Is(err, kamino.ErrForbidden) {
-		doubts = append(doubts, doubt(group, action{"Microsoft.Authorization/permissions/read", "missing rights are noticed only when they are needed"}, runRole))
+		doubts = append(doubts, doubt(group, action{"Microsoft.Authorization/permissions/read",
+			"missing rights are noticed only when they are needed"}, runRole))
 	} else if err != nil {
 		return nil, err
 	} else if doubts, err = missing(granted, group); err != nil {

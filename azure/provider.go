@@ -100,7 +100,8 @@ func New(config Config) (*Provider, error) {
 	return &Provider{
 		config: config, cred: cred, options: options,
 		clients: map[string]*clients{}, operations: map[string]operation{},
-		written: map[kamino.PoolID]writtenVM{}, galleries: map[string]string{}, regions: map[string]region{}, encryption: map[string]armcompute.EncryptionType{}, asked: map[string]bool{},
+		written: map[kamino.PoolID]writtenVM{}, galleries: map[string]string{}, regions: map[string]region{},
+		encryption: map[string]armcompute.EncryptionType{}, asked: map[string]bool{},
 		granted: map[string][]permission{}, others: map[string]neighbor{},
 	}, nil
 }

@@ -24,7 +24,8 @@ func refusePool(set armcompute.VirtualMachineScaleSet, group string) []kamino.Re
 	var r refusals
 	refuseAKS(&r, set, group)
 	if version := value(set.Tags[kamino.TagCanary]); version != "" {
-		r.add("canary", "tags", kamino.TagCanary, fmt.Sprintf("it is the canary of pool %s with version %s, and is temporary", value(set.Tags[kamino.TagPool]), version),
+		r.add("canary", "tags", kamino.TagCanary, fmt.Sprintf("it is the canary of pool %s with version %s, and is temporary",
+			value(set.Tags[kamino.TagPool]), version),
 			"choose a node of the pool")
 	}
 	if set.Properties == nil {

@@ -27,7 +27,8 @@ type size struct {
 
 // noSKUs tells what follows when a region's offers cannot be read. The list is
 // one of the subscription, so that a role at a resource group cannot grant it.
-var noSKUs = kamino.Warning{Found: "Microsoft.Compute/skus/read is not allowed at the subscription: image versions are stored as " + kamino.StorageLRS +
+var noSKUs = kamino.Warning{Found: "Microsoft.Compute/skus/read is not allowed at the subscription: image versions are stored as " +
+	kamino.StorageLRS +
 	", which is lost if the zone fails, and the sizes of machines are judged by their names",
 	Do: "az role assignment create --assignee PRINCIPAL --scope /subscriptions/SUBSCRIPTION --role ROLE, with Reader, or with a role of your own that has this action alone"}
 
@@ -66,7 +67,8 @@ func (at place) region(ctx context.Context, name string) (region, error) {
 		case "snapshots", "disks":
 			r.zrs = r.zrs || s.Name == kamino.StorageZRS && len(s.Restrictions) == 0
 		case "virtualmachines":
-			r.sizes[strings.ToLower(s.Name)] = size{s.list("DiskControllerTypes"), s.list("HyperVGenerations"), strings.Join(s.list("CpuArchitectureType"), "")}
+			r.sizes[strings.ToLower(s.Name)] = size{s.list("DiskControllerTypes"), s.list("HyperVGenerations"),
+				strings.Join(s.list("CpuArchitectureType"), "")}
 		}
 	})
 	return r, err

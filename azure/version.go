@@ -26,7 +26,8 @@ func (p *Provider) findVersion(ctx context.Context, at place, name string) ([]ka
 		for _, s := range props.ReplicationStatus.Summary {
 			if regionName(value(s.Region)) == regionName(at.location) {
 				a.Percent, a.Failure = int(value(s.Progress)), ""
-				a.Ready = (a.State == kamino.Succeeded || a.State == kamino.Failed) && value(s.State) == armcompute.ReplicationStateCompleted
+				a.Ready = (a.State == kamino.Succeeded || a.State == kamino.Failed) &&
+					value(s.State) == armcompute.ReplicationStateCompleted
 			}
 		}
 	}
@@ -48,7 +49,8 @@ func toVersion(v armcompute.GalleryImageVersion) kamino.Artifact {
 		a.Replica = int(value(pub.ReplicaCount))
 		a.Excluded = value(pub.ExcludeFromLatest)
 		a.Created = value(pub.PublishedDate)
-		a.Disputed = !a.Excluded && slices.ContainsFunc(pub.TargetRegions, func(r *armcompute.TargetRegion) bool { return value(r.ExcludeFromLatest) })
+		a.Disputed = !a.Excluded && slices.ContainsFunc(pub.TargetRegions,
+			func(r *armcompute.TargetRegion) bool { return value(r.ExcludeFromLatest) })
 	}
 	if sp := props.StorageProfile; sp != nil && sp.OSDiskImage != nil && sp.OSDiskImage.Source != nil {
 		a.Source = value(sp.OSDiskImage.Source.ID)

@@ -66,7 +66,8 @@ type Options struct {
 func Analyze(c *Capture, o Options) (*Analysis, error) {
 	x := newIndex(c)
 	c = x.c
-	a := &Analysis{Host: c.Host, Since: x.since, Zero: c.Manager.Userspace, Finished: c.Manager.Finish > 0, Parked: x.pauses, asked: o.Unit != "", ordered: x.ordered}
+	a := &Analysis{Host: c.Host, Since: x.since, Zero: c.Manager.Userspace, Finished: c.Manager.Finish > 0, Parked: x.pauses,
+		asked: o.Unit != "", ordered: x.ordered}
 	for _, p := range x.pauses {
 		a.ParkedFor += p.To - p.From
 	}
@@ -143,7 +144,8 @@ func (x *index) blame(onChain map[string]bool) []Blame {
 	}
 	for _, t := range x.c.Spans {
 		if t.Kind == SpanTask && t.End > t.Start {
-			out = append(out, Blame{Unit: t.Name, Task: true, Took: t.End - t.Start, Net: x.net(t.Start, t.End), Start: t.Start, OnChain: onChain[t.Name]})
+			out = append(out, Blame{Unit: t.Name, Task: true, Took: t.End - t.Start, Net: x.net(t.Start, t.End), Start: t.Start,
+				OnChain: onChain[t.Name]})
 		}
 	}
 	placed := make(map[string]bool, len(out))
@@ -187,10 +189,13 @@ func (x *index) findings(chained bool) []string {
 			odd++
 		}
 	}
-	say(early > 0, "%s started before userspace (left over from the initrd or from an earlier run), with negative times", Count(early, "unit"))
+	say(early > 0, "%s started before userspace (left over from the initrd or from an earlier run), with negative times",
+		Count(early, "unit"))
 	say(odd > 0, "restarting when captured, with stamps of two runs: %s", Count(odd, "unit"))
-	say(!x.ordered && len(x.c.Units) > 0 && chained, "no ordering edges are known, so the chain is only what ran meanwhile; add `systemctl show --all '*'` of the same boot")
-	say(!x.ordered && len(x.c.Units) > 0 && !chained, "no ordering edges are known, so there is no chain; add `systemctl show --all '*'` of the same boot")
+	say(!x.ordered && len(x.c.Units) > 0 && chained,
+		"no ordering edges are known, so the chain is only what ran meanwhile; add `systemctl show --all '*'` of the same boot")
+	say(!x.ordered && len(x.c.Units) > 0 && !chained,
+		"no ordering edges are known, so there is no chain; add `systemctl show --all '*'` of the same boot")
 	for _, e := range x.c.CloudInit.Errors {
 		say(true, "cloud-init: %s", e)
 	}

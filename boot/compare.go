@@ -218,7 +218,8 @@ func absolute(m Micros) Micros { return max(m, -m) }
 // WriteText writes the comparison for people.
 func (c *Comparison) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "A  %s  %s net%s\nB  %s  %s net%s\n\n%s\n", c.A.Name, c.A.Net, c.A.Besides(), c.B.Name, c.B.Net, c.B.Besides(), c.Verdict)
+	fmt.Fprintf(&b, "A  %s  %s net%s\nB  %s  %s net%s\n\n%s\n", c.A.Name, c.A.Net, c.A.Besides(), c.B.Name, c.B.Net,
+		c.B.Besides(), c.Verdict)
 	for _, part := range []struct {
 		title string
 		list  []Delta

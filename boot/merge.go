@@ -51,7 +51,8 @@ func dropRepeats(spans []Span) []Span {
 	kept := spans[:0]
 	for _, s := range spans {
 		key := s.Kind + "\x00" + s.Name
-		if i, ok := last[key]; ok && s.Start-kept[i].Start <= sameStart && (kept[i].End == 0 || s.End == 0 || absolute(s.End-kept[i].End) <= sameStart) {
+		if i, ok := last[key]; ok && s.Start-kept[i].Start <= sameStart &&
+			(kept[i].End == 0 || s.End == 0 || absolute(s.End-kept[i].End) <= sameStart) {
 			if kept[i].End == 0 {
 				kept[i] = s
 			}

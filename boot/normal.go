@@ -38,7 +38,8 @@ func Normalize(id string) string {
 	}
 	id = uuidRun.ReplaceAllString(id, "*")
 	id = hexRun.ReplaceAllString(id, "*")
-	if strings.HasSuffix(id, ".device") || strings.HasPrefix(id, "run-") || strings.HasPrefix(id, "user-") || strings.HasPrefix(id, "session-") {
+	if strings.HasSuffix(id, ".device") || strings.HasPrefix(id, "run-") || strings.HasPrefix(id, "user-") ||
+		strings.HasPrefix(id, "session-") {
 		id = digitRun.ReplaceAllStringFunc(id, starDigits)
 	}
 	if name, rest, ok := strings.Cut(id, "@"); ok { // a template's instance

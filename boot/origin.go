@@ -70,7 +70,8 @@ func (c *Capture) fromOwnStart() (own *Capture, since string, older int) {
 	if m.Userspace > 0 {
 		m.Userspace = max(shift(m.Userspace), 1) // zero would mean that it is not known
 	}
-	for _, s := range []*Micros{&m.Finish, &m.SecurityStart, &m.SecurityFinish, &m.GeneratorsStart, &m.GeneratorsFinish, &m.UnitsLoadStart, &m.UnitsLoadFinish} {
+	for _, s := range []*Micros{&m.Finish, &m.SecurityStart, &m.SecurityFinish, &m.GeneratorsStart, &m.GeneratorsFinish, &m.UnitsLoadStart,
+		&m.UnitsLoadFinish} {
 		*s = shift(*s)
 	}
 	move := func(s Stamps) Stamps {

@@ -140,7 +140,8 @@ func (x *index) phases(marks []Milestone) []Phase {
 	}
 	unit("container runtime", runtimeUnits...)
 	unit("kubelet", "kubelet.service")
-	for _, step := range [][3]string{{"registered", AtKubelet, AtRegistered}, {"Ready", AtRegistered, AtReady}, {"first pod", AtReady, AtFirstPod}} {
+	for _, step := range [][3]string{{"registered", AtKubelet, AtRegistered}, {"Ready", AtRegistered, AtReady},
+		{"first pod", AtReady, AtFirstPod}} {
 		from, ok := milestone(marks, step[1])
 		to, ok2 := milestone(marks, step[2])
 		if ok && ok2 {

@@ -99,7 +99,8 @@ type Summary struct {
 
 // Summarize takes out of an analysis what a pool needs; name is for boots without a host name.
 func Summarize(name string, a *Analysis) *Summary {
-	s := &Summary{name: strings.Clone(cmp.Or(a.Host.Name, name)), kind: poolKind{strings.Clone(a.Goal), a.zeroPoint(), a.Goal != "" && !a.GoalEnded()}, net: a.GoalAt.Net, parked: a.ParkedFor > 0, chain: chainTimes(a)}
+	s := &Summary{name: strings.Clone(cmp.Or(a.Host.Name, name)), kind: poolKind{strings.Clone(a.Goal), a.zeroPoint(), a.Goal != "" &&
+		!a.GoalEnded()}, net: a.GoalAt.Net, parked: a.ParkedFor > 0, chain: chainTimes(a)}
 	for _, m := range a.Milestones {
 		s.milestones = append(s.milestones, Milestone{Name: m.Name, Net: m.Net})
 	}
@@ -218,7 +219,8 @@ func (r *PoolReport) WriteText(w io.Writer) error {
 		case o.Unended:
 			fmt.Fprintf(&b, "%s ended before %s had ended, not counted in that line\n", boots, o.Goal)
 		case o.Since != r.Since:
-			fmt.Fprintf(&b, "%s led to %s, counted from the start of %s instead of %s, not counted in that line\n", boots, cmp.Or(o.Goal, "nothing"), originOf(o.Since), originOf(r.Since))
+			fmt.Fprintf(&b, "%s led to %s, counted from the start of %s instead of %s, not counted in that line\n", boots,
+				cmp.Or(o.Goal, "nothing"), originOf(o.Since), originOf(r.Since))
 		default:
 			fmt.Fprintf(&b, "%s led to %s instead, not counted in that line\n", boots, cmp.Or(o.Goal, "nothing"))
 		}

@@ -61,7 +61,8 @@ func (a *Analysis) head(b *strings.Builder) {
 		}
 	}
 	if a.ParkedFor > 0 {
-		fmt.Fprintf(b, "%-8s %s (%s); all times below are net of it unless they say otherwise\n", "Parked", a.ParkedFor, a.Parked[0].Evidence)
+		fmt.Fprintf(b, "%-8s %s (%s); all times below are net of it unless they say otherwise\n", "Parked", a.ParkedFor,
+			a.Parked[0].Evidence)
 	}
 }
 

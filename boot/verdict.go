@@ -163,7 +163,8 @@ type goalPlan struct {
 	needs   []edge // what its unit file orders it after
 }
 
-var cloudInitAll = []string{"cloud-init-local.service", "cloud-init-network.service", "cloud-init.service", "cloud-init-main.service", "cloud-config.service", "cloud-final.service"}
+var cloudInitAll = []string{"cloud-init-local.service", "cloud-init-network.service", "cloud-init.service", "cloud-init-main.service",
+	"cloud-config.service", "cloud-final.service"}
 
 // remedies replays the boot with the proposals, one upon the other. Where neither kubelet nor
 // cloud-final is known, only the last of them can be judged, by the unit that the chain leads to.
@@ -240,7 +241,8 @@ func (x *index) onAzure() bool {
 	_, agent := x.started(append(hyperV, agentNames...)...)
 	_, extension := x.extension()
 	source := func(s Span) bool { return strings.HasPrefix(s.Name, "azure-ds/") }
-	return agent || extension > 0 || x.c.Host.Virtualization == "microsoft" || x.c.CloudInit.PPSType != "" || slices.ContainsFunc(x.c.Spans, source)
+	return agent || extension > 0 || x.c.Host.Virtualization == "microsoft" || x.c.CloudInit.PPSType != "" ||
+		slices.ContainsFunc(x.c.Spans, source)
 }
 
 // plan finds the unit on which the goal hangs outside its unit file. A machine without kubelet is
@@ -279,7 +281,8 @@ func (x *index) plan(goal int, chain *Link) (goalPlan, bool) {
 // verdict says in words what costs most and what would help.
 func (a *Analysis) verdict() []string {
 	if a.Goal == "" && len(a.Blame) > 0 {
-		return append([]string{"The record says how long units took, not when, so nothing can be said about what the boot waited for."}, a.longest()...)
+		return append([]string{"The record says how long units took, not when, so nothing can be said about what the boot waited for."},
+			a.longest()...)
 	}
 	if a.Goal == "" {
 		return []string{"No unit is known to have started, so nothing can be said about what the boot waited for."}
@@ -297,7 +300,8 @@ func (a *Analysis) verdict() []string {
 	} else if a.GoalAt.Net == a.GoalAt.At {
 		out = append(out, fmt.Sprintf("%s %s %s.", what, a.GoalAt.At, a.After()))
 	} else {
-		out = append(out, fmt.Sprintf("%s %s %s, of which the machine was parked %s: %s net.", what, a.GoalAt.At, a.After(), a.GoalAt.At-a.GoalAt.Net, a.GoalAt.Net))
+		out = append(out, fmt.Sprintf("%s %s %s, of which the machine was parked %s: %s net.", what, a.GoalAt.At, a.After(),
+			a.GoalAt.At-a.GoalAt.Net, a.GoalAt.Net))
 	}
 	if n := min(3, len(a.Costs)); n > 0 && (len(a.Chain.Next) > 0 || len(a.Segments) > 1) {
 		var parts []string
@@ -325,7 +329,8 @@ func (a *Analysis) verdict() []string {
 		case len(a.Remedies) == 1:
 			out = append(out, fmt.Sprintf("Then %s would come at %s net. %s", a.Goal, last, estimate))
 		case a.Goal == "cloud-final.service":
-			out = append(out, fmt.Sprintf("Together %s: what waits for cloud-final at %s net; kubelet is not in this record. %s", total, last, estimate))
+			out = append(out, fmt.Sprintf("Together %s: what waits for cloud-final at %s net; kubelet is not in this record. %s", total,
+				last, estimate))
 		case a.Goal == "kubelet.service":
 			out = append(out, fmt.Sprintf("Together %s: kubelet at %s net. %s", total, last, estimate))
 		default:

@@ -104,7 +104,8 @@ func (r *reconciler) keep(ctx context.Context, known *informed, running *sync.Wa
 	for _, informer := range []cache.SharedIndexInformer{known.prototypes, known.nodes, known.namespace} {
 		running.Go(func() { informer.RunWithContext(informers) })
 	}
-	if cache.WaitForCacheSync(ctx.Done(), known.prototypes.HasSynced, known.nodes.HasSynced, known.namespace.HasSynced, known.leases.HasSynced) {
+	if cache.WaitForCacheSync(ctx.Done(), known.prototypes.HasSynced, known.nodes.HasSynced, known.namespace.HasSynced,
+		known.leases.HasSynced) {
 		for range workers {
 			running.Go(func() {
 				for r.next(ctx, queue) {

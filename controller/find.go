@@ -37,8 +37,9 @@ type known struct {
 }
 
 func newKnown() known {
-	return known{pools: map[kamino.PoolID]bool{}, of: map[string]kamino.PoolID{}, members: map[kamino.PoolID][]int{}, names: map[string][]kamino.PoolID{},
-		mu: &sync.Mutex{}, labelled: map[string]map[string][]int{}}
+	return known{pools: map[kamino.PoolID]bool{}, of: map[string]kamino.PoolID{}, members: map[kamino.PoolID][]int{},
+		names: map[string][]kamino.PoolID{},
+		mu:    &sync.Mutex{}, labelled: map[string]map[string][]int{}}
 }
 
 // nodesOf returns the nodes of a pool.
@@ -132,11 +133,13 @@ func (k known) find(spec v1alpha1.NodePrototypeSpec, all func() ([]kamino.Lease,
 	}
 	switch len(found) {
 	case 0:
-		return "", troubled(v1alpha1.ReasonPoolNotFound, "no node of the cluster belongs to pool %q: kamino status lists the pools", spec.Pool)
+		return "", troubled(v1alpha1.ReasonPoolNotFound, "no node of the cluster belongs to pool %q: kamino status lists the pools",
+			spec.Pool)
 	case 1:
 		return found[0], nil
 	}
-	return "", troubled(v1alpha1.ReasonAmbiguous, "%d pools have the name %q: set spec.pool to the whole ID of one of them", len(found), spec.Pool)
+	return "", troubled(v1alpha1.ReasonAmbiguous, "%d pools have the name %q: set spec.pool to the whole ID of one of them",
+		len(found), spec.Pool)
 }
 
 func (k known) named(name string) []kamino.PoolID { return k.names[fold(name)] }
@@ -196,7 +199,8 @@ func (k known) findByLabels(labels map[string]string) (kamino.PoolID, error) {
 			return id, nil
 		}
 	}
-	return "", troubled(v1alpha1.ReasonAmbiguous, "nodes with the labels of spec.nodeSelector belong to %d pools: %s", len(found), strings.Join(names, ", "))
+	return "", troubled(v1alpha1.ReasonAmbiguous, "nodes with the labels of spec.nodeSelector belong to %d pools: %s", len(found),
+		strings.Join(names, ", "))
 }
 
 // others returns the names of the other prototypes of a pool.

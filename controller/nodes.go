@@ -63,7 +63,8 @@ func trimNode(object any) (any, error) {
 	info, conditions := n.Status.NodeInfo, slices.Clone(n.Status.Conditions) // a copy, because the decoded slice has spare room
 	n.Status = corev1.NodeStatus{NodeInfo: info, Conditions: conditions}
 	n.Labels, n.Annotations = sharedPairs(n.Labels), sharedPairs(n.Annotations)
-	share(&n.Status.NodeInfo.KernelVersion, &n.Status.NodeInfo.OSImage, &n.Status.NodeInfo.ContainerRuntimeVersion, &n.Status.NodeInfo.KubeletVersion,
+	share(&n.Status.NodeInfo.KernelVersion, &n.Status.NodeInfo.OSImage, &n.Status.NodeInfo.ContainerRuntimeVersion,
+		&n.Status.NodeInfo.KubeletVersion,
 		&n.Status.NodeInfo.OperatingSystem, &n.Status.NodeInfo.Architecture)
 	for i := range conditions {
 		c := &conditions[i]
@@ -107,7 +108,8 @@ func (c *census) changed(was, is *corev1.Node) bool {
 }
 
 func differ(was, is *corev1.Node) bool {
-	return was.UID != is.UID || (was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil) || was.Status.NodeInfo != is.Status.NodeInfo ||
+	return was.UID != is.UID || (was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil) ||
+		was.Status.NodeInfo != is.Status.NodeInfo ||
 		!slices.EqualFunc(was.Status.Conditions, is.Status.Conditions, sameCondition) || !equality.Semantic.DeepEqual(was.Spec, is.Spec) ||
 		!equality.Semantic.DeepEqual(was.Labels, is.Labels) || !equality.Semantic.DeepEqual(was.Annotations, is.Annotations)
 }

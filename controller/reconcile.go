@@ -112,7 +112,8 @@ func (r *reconciler) tell(ctx context.Context, p *v1alpha1.NodePrototype, w worl
 
 // look reads the world. A problem of the prototype or its pool is part of the result; an error is
 // only something that another try may solve.
-func (r *reconciler) look(ctx context.Context, p *v1alpha1.NodePrototype, opts kamino.AutoOptions, wrong error) (w world, pool kamino.PoolID, err error) {
+func (r *reconciler) look(ctx context.Context, p *v1alpha1.NodePrototype, opts kamino.AutoOptions, wrong error) (w world,
+	pool kamino.PoolID, err error) {
 	w = world{now: r.engine.Clock.Now(), own: r.runs.get(p.Name), maxAge: opts.MaxImageAge, retry: r.opts.Retry, turn: r.runs.free()}
 	window, err := parseWindow(p.Spec.Window)
 	if err != nil && wrong == nil {
@@ -158,7 +159,8 @@ func (r *reconciler) poolOf(ctx context.Context, p *v1alpha1.NodePrototype) (kam
 		return "", err
 	}
 	if others := k.others(p.Name, pool, all); len(others) > 0 {
-		return pool, troubled(v1alpha1.ReasonConflict, "prototype %s also names pool %s: delete all but one", strings.Join(others, ", "), pool.Name())
+		return pool, troubled(v1alpha1.ReasonConflict, "prototype %s also names pool %s: delete all but one",
+			strings.Join(others, ", "), pool.Name())
 	}
 	return pool, nil
 }
@@ -172,12 +174,14 @@ func (e laterError) Error() string { return "wait for " + time.Duration(e).Strin
 // nothing else is decided meanwhile.
 const fresh = time.Minute
 
-func (r *reconciler) view(ctx context.Context, p *v1alpha1.NodePrototype, pool kamino.PoolID, opts kamino.AutoOptions) (poolstate.PoolView, error) {
+func (r *reconciler) view(ctx context.Context, p *v1alpha1.NodePrototype, pool kamino.PoolID, opts kamino.AutoOptions) (poolstate.PoolView,
+	error) {
 	r.mu.Lock()
 	last := r.views[p.Name]
 	r.mu.Unlock()
 	now := r.engine.Clock.Now()
-	if own := r.runs.get(p.Name); own != nil && own.running && last.generation == p.Generation && last.pool == pool && now.Sub(last.at) < fresh {
+	if own := r.runs.get(p.Name); own != nil && own.running && last.generation == p.Generation && last.pool == pool &&
+		now.Sub(last.at) < fresh {
 		lease, err := r.engine.Cluster.Lease(ctx, pool)
 		if err != nil {
 			return poolstate.PoolView{}, fmt.Errorf("read lease of pool %s: %w", pool.Name(), err)

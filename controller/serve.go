@@ -29,7 +29,8 @@ import (
 
 // newRegistry has the metrics of the process and of its requests to the API server.
 func newRegistry() *prometheus.Registry {
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rest_client_requests_total", Help: "Requests to the API server by status code and method."}, []string{"code", "method"})
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rest_client_requests_total",
+		Help: "Requests to the API server by status code and method."}, []string{"code", "method"})
 	clientmetrics.RequestResult = requestCounter{requests}
 	r := prometheus.NewRegistry()
 	r.MustRegister(requests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -60,10 +61,12 @@ func serve(ctx context.Context, o Options, api *server, registry *prometheus.Reg
 			l, failed = wrap(l)
 		}
 		if failed != nil {
-			err = kamino.WithHint(fmt.Errorf("listen for %s: %w", what, failed), "choose another address with --%s-address, or 0 for none", what)
+			err = kamino.WithHint(fmt.Errorf("listen for %s: %w", what, failed), "choose another address with --%s-address, or 0 for none",
+				what)
 			return
 		}
-		s := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 90 * time.Second, MaxHeaderBytes: 1 << 16, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)}
+		s := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 90 * time.Second, MaxHeaderBytes: 1 << 16,
+			ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)}
 		servers = append(servers, s)
 		go func() {
 			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -77,7 +80,8 @@ func serve(ctx context.Context, o Options, api *server, registry *prometheus.Reg
 	}
 	listen(o.Health, "health", health, func(l net.Listener) (net.Listener, error) { return l, nil })
 	figures := http.NewServeMux()
-	figures.Handle("/metrics", authenticated(api, o.Log, o.Engine.Clock.Now, promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})))
+	figures.Handle("/metrics", authenticated(api, o.Log, o.Engine.Clock.Now,
+		promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})))
 	listen(o.Metrics, "metrics", figures, selfSigned)
 	if err != nil {
 		end()
@@ -190,8 +194,10 @@ func (r *reviews) remember(key [sha256.Size]byte, code int) {
 }
 
 // review asks the API server whose token it is, and whether that user may get the path.
-func review(ctx context.Context, who creator[authenticationv1.TokenReview], may creator[authorizationv1.SubjectAccessReview], token, path string) (int, error) {
-	answer, err := who.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+func review(ctx context.Context, who creator[authenticationv1.TokenReview], may creator[authorizationv1.SubjectAccessReview], token,
+	path string) (int, error) {
+	answer, err := who.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return 0, err
 	}

@@ -73,7 +73,8 @@ func connect(from *rest.Config) (*server, error) {
 			c.APIPath = "/api"
 		}
 		if gv != v1alpha1.GroupVersion { // the API server keeps custom resources as JSON only
-			c.ContentType, c.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+			c.ContentType, c.AcceptContentTypes = "application/vnd.kubernetes.protobuf",
+				"application/vnd.kubernetes.protobuf,application/json"
 		}
 		made, failed := rest.RESTClientForConfigAndClient(c, connections)
 		if failed != nil && err == nil {
@@ -81,7 +82,8 @@ func connect(from *rest.Config) (*server, error) {
 		}
 		return made
 	}
-	s := &server{core: group(corev1.SchemeGroupVersion), own: group(v1alpha1.GroupVersion), coordination: group(coordinationv1.SchemeGroupVersion),
+	s := &server{core: group(corev1.SchemeGroupVersion), own: group(v1alpha1.GroupVersion),
+		coordination:   group(coordinationv1.SchemeGroupVersion),
 		authentication: group(authenticationv1.SchemeGroupVersion), authorization: group(authorizationv1.SchemeGroupVersion)}
 	if err != nil {
 		return nil, err

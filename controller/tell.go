@@ -69,7 +69,8 @@ func news(w world) (all []notify.Happening, whole bool) {
 // tell writes the missing events, and returns the happenings for the services, if they may be
 // notified now; the caller must then call deliver. If all is whole, happenings that are not in it
 // are forgotten.
-func (t *teller) tell(ctx context.Context, p *v1alpha1.NodePrototype, all []notify.Happening, whole bool, now time.Time, may bool) (out []notify.Happening) {
+func (t *teller) tell(ctx context.Context, p *v1alpha1.NodePrototype, all []notify.Happening, whole bool, now time.Time,
+	may bool) (out []notify.Happening) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	one := t.told[p.Name]
@@ -116,7 +117,8 @@ func (t *teller) deliver(ctx context.Context, p *v1alpha1.NodePrototype, out []n
 	for _, h := range out {
 		if err := t.send(ctx, h); err != nil {
 			if ctx.Err() == nil {
-				t.log.Warn("a notification was not delivered", "prototype", p.Name, "reason", h.Reason, "error", err, "hint", kamino.Hint(err), "next_try_in", t.again)
+				t.log.Warn("a notification was not delivered", "prototype", p.Name, "reason", h.Reason, "error", err, "hint",
+					kamino.Hint(err), "next_try_in", t.again)
 			}
 			continue
 		}

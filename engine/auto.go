@@ -134,7 +134,8 @@ func (e *Engine) unjudged(ctx context.Context, o poolstate.State) error {
 // patches reports whether nodes are patched first. They are not if the remains of an earlier run
 // come first, or if no image may be made.
 func (a *autoRun) patches() bool {
-	return a.opts.Patch != nil && !a.paused && a.plan.Action != poolstate.DoFinish && a.pool.Pin() == nil && len(a.opts.Unlifted(a.pool.Pool.Refusals)) == 0
+	return a.opts.Patch != nil && !a.paused && a.plan.Action != poolstate.DoFinish && a.pool.Pin() == nil &&
+		len(a.opts.Unlifted(a.pool.Pool.Refusals)) == 0
 }
 
 // patch patches nodes of the pool, and decides again.
@@ -142,7 +143,8 @@ func (a *autoRun) patch(ctx context.Context) error {
 	opts := *a.opts.Patch
 	opts.Pool, opts.Donor, opts.Rules = string(a.pool.ID), "", a.opts.Rules
 	opts.Order.Settle = max(opts.Order.Settle, a.opts.Rules.MinReady)
-	a.result.Patched = &PatchResult{Pool: a.pool.ID, Nodes: []PatchedNode{}, Candidates: selection.SelectPatch(a.pool.Nodes, opts, a.engine.now())}
+	a.result.Patched = &PatchResult{Pool: a.pool.ID, Nodes: []PatchedNode{},
+		Candidates: selection.SelectPatch(a.pool.Nodes, opts, a.engine.now())}
 	if err := patchIn(ctx, a.engine, opts, a.turns, a.pool, a.result.Patched); err != nil {
 		return fmt.Errorf("patch: %w", err)
 	}
@@ -240,7 +242,8 @@ func nextMayDo(err error) bool {
 		return step.Step == kamino.StepValidate && errors.Is(err, kamino.ErrNotFound)
 	case kamino.StepLaunch, kamino.StepJoin, kamino.StepExamine:
 		return failedProof(err)
-	case kamino.StepRehearse, kamino.StepProtect, kamino.StepInventory, kamino.StepDrain, kamino.StepChoose, kamino.StepCheck, kamino.StepPatch:
+	case kamino.StepRehearse, kamino.StepProtect, kamino.StepInventory, kamino.StepDrain, kamino.StepChoose,
+		kamino.StepCheck, kamino.StepPatch:
 		if refused := (*kamino.RefusedError)(nil); errors.As(err, &refused) && stepRefused(refused.Refusals) {
 			return false
 		}

@@ -26,7 +26,8 @@ func (e *Engine) PlanPools(ctx context.Context, opts kamino.AutoOptions) ([]pool
 		o := all[i]
 		plans[i], errs[i] = o.Decide(opts, e.now()), o.Err
 		if run := o.Lease.Unfinished(e.now()); run != nil && run.Alive && plans[i].Action == poolstate.DoFinish {
-			plans[i].Hold(kamino.CodeHeld, "run %s (process %s) is active: its last heartbeat was %.0fs ago", run.Run, run.Process, run.Silence)
+			plans[i].Hold(kamino.CodeHeld, "run %s (process %s) is active: its last heartbeat was %.0fs ago", run.Run,
+				run.Process, run.Silence)
 		}
 		if err := detail(ctx, own, o, opts, &plans[i]); err != nil {
 			errs[i] = err

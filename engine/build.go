@@ -111,12 +111,13 @@ func (b *build) failedImage(v kamino.Version) (workflow.Next, error) {
 	if !retry && b.failures > 0 {
 		return workflow.Next{}, fmt.Errorf("version %s failed twice: %s", v.Name, v.Failure)
 	}
-	return workflow.Act(kamino.ActDeleteVersion, "delete the failed version and build again; it failed: "+v.Failure, func(ctx context.Context) error {
-		if b.image.there = false; !retry {
-			b.failures++
-		}
-		return b.engine.Provider.Delete(ctx, b.pool, v.Artifact)
-	}).Noting(func(l *kamino.Lease) {
+	return workflow.Act(kamino.ActDeleteVersion, "delete the failed version and build again; it failed: "+v.Failure,
+		func(ctx context.Context) error {
+			if b.image.there = false; !retry {
+				b.failures++
+			}
+			return b.engine.Provider.Delete(ctx, b.pool, v.Artifact)
+		}).Noting(func(l *kamino.Lease) {
 		if retry {
 			l.Record.Storage = kamino.StorageLRS
 		}

@@ -70,7 +70,8 @@ func (b *build) lookSnapshot(ctx context.Context) (workflow.Next, error) {
 		return workflow.Next{}, fmt.Errorf("snapshot %s belongs to run %q, not to this one", name, s.Run)
 	}
 	if b.otherDisk(s.Source) {
-		return workflow.Act(kamino.ActDeleteSnapshot, "delete the snapshot: it is of disk "+kamino.LastSegment(s.Source)+", and the run sealed "+kamino.LastSegment(b.held.Lease.Record.Disk), func(ctx context.Context) error {
+		return workflow.Act(kamino.ActDeleteSnapshot, "delete the snapshot: it is of disk "+kamino.LastSegment(s.Source)+
+			", and the run sealed "+kamino.LastSegment(b.held.Lease.Record.Disk), func(ctx context.Context) error {
 			return b.engine.Provider.Delete(ctx, b.pool, s.Artifact)
 		}), nil
 	}
@@ -99,9 +100,10 @@ func (b *build) lookRested(ctx context.Context, s kamino.Copy) (workflow.Next, e
 		return workflow.Next{}, err
 	}
 	if in.Power != kamino.PowerOff {
-		return workflow.Act(kamino.ActDeleteSnapshot, "delete the snapshot: somebody started the donor meanwhile", func(ctx context.Context) error {
-			return b.engine.Provider.Delete(ctx, b.pool, s.Artifact)
-		}), nil
+		return workflow.Act(kamino.ActDeleteSnapshot, "delete the snapshot: somebody started the donor meanwhile",
+			func(ctx context.Context) error {
+				return b.engine.Provider.Delete(ctx, b.pool, s.Artifact)
+			}), nil
 	}
 	b.donor.drain.rested = true
 	return workflow.Done("at rest"), nil
@@ -116,7 +118,8 @@ func (b *build) takeSnapshot(ctx context.Context, name string) (workflow.Next, e
 	}
 	receipt, ok := n.Receipt()
 	if !ok || receipt.Run != b.held.Run || mark == nil || n.BootID != mark.BootID {
-		return workflow.Next{}, fmt.Errorf("refusing to snapshot: no seal receipt of run %s for the current boot of node %s", b.held.Run, n.Name)
+		return workflow.Next{}, fmt.Errorf("refusing to snapshot: no seal receipt of run %s for the current boot of node %s",
+			b.held.Run, n.Name)
 	}
 	if err := b.donor.checkReceipt(receipt); err != nil {
 		return workflow.Next{}, err
@@ -129,7 +132,8 @@ func (b *build) takeSnapshot(ctx context.Context, name string) (workflow.Next, e
 		return workflow.Next{}, fmt.Errorf("refusing to snapshot: instance %s is %s, not off", in.ID, in.Power)
 	}
 	if b.otherDisk(in.Disk) {
-		return workflow.Next{}, kamino.WithHint(fmt.Errorf("refusing to snapshot: instance %s has OS disk %s now, and run %s sealed %s: somebody replaced the disk while the machine was off",
+		return workflow.Next{}, kamino.WithHint(fmt.Errorf(
+			"refusing to snapshot: instance %s has OS disk %s now, and run %s sealed %s: somebody replaced the disk while the machine was off",
 			in.ID, kamino.LastSegment(in.Disk), b.held.Run, kamino.LastSegment(b.held.Lease.Record.Disk)),
 			"the pool's image stays as it is; check who reimaged the machine or swapped its OS disk, then run the command again")
 	}
@@ -220,7 +224,8 @@ func (b *build) foreignSnapshot(s kamino.Copy) bool {
 // waitForActs waits until the last act of the run of a foreign snapshot is over.
 func (b *build) waitForActs(s kamino.Copy) (next workflow.Next, over bool) {
 	left := kamino.LeaseDuration - b.held.HeldFor() // an act may begin late, and ends before its lease could expire
-	return workflow.WaitFor(fmt.Sprintf("the last act of run %s, which made snapshot %s and lost the lease, to end", s.Run, s.Name), left), left <= 0
+	return workflow.WaitFor(fmt.Sprintf("the last act of run %s, which made snapshot %s and lost the lease, to end", s.Run, s.Name), left),
+		left <= 0
 }
 
 // imagedElsewhere reports whether another version was made of a snapshot, for example by a run that

@@ -51,7 +51,8 @@ func (b *build) lookVersion(ctx context.Context) (workflow.Next, error) {
 	case last == nil, b.held.Adopted && named == next:
 	case !last.Whole() && last.State == kamino.Failed && last.Ours() && !b.held.Lease.Ledger.FailedBuild(*last):
 		// It was completed once and may be needed, so it stays, and another version is made.
-	case b.opts.Today != kamino.TodayAgain, last.Run == b.held.Run, b.image.carriesOn(*last), last.Ours() && (last.State == kamino.Failed || last.State == kamino.Deleting):
+	case b.opts.Today != kamino.TodayAgain, last.Run == b.held.Run, b.image.carriesOn(*last),
+		last.Ours() && (last.State == kamino.Failed || last.State == kamino.Deleting):
 		return b.todaysVersion(ctx, *last)
 	}
 	if nameErr != nil {
@@ -59,8 +60,9 @@ func (b *build) lookVersion(ctx context.Context) (workflow.Next, error) {
 	}
 	later := slices.IndexFunc(versions, func(v kamino.Version) bool { return !v.Foreign() && kamino.CompareVersions(v.Name, next) > 0 })
 	if !b.held.Adopted && later >= 0 {
-		return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(fmt.Errorf("version %s exists, which is later than today's %s: this clock says %s",
-			versions[later].Name, next, b.engine.date().Format(time.RFC3339)), "set the clock of this machine, or delete that version")}
+		return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(
+			fmt.Errorf("version %s exists, which is later than today's %s: this clock says %s",
+				versions[later].Name, next, b.engine.date().Format(time.RFC3339)), "set the clock of this machine, or delete that version")}
 	}
 	b.image.version = kamino.ParseVersion(kamino.Artifact{Kind: kamino.KindVersion, Name: next})
 	return b.image.settled(next, next+" is to be built"), nil
@@ -82,23 +84,29 @@ func (b *build) pending(newestFirst []kamino.Version) *kamino.Version {
 // takesOver reports whether a version was made by the run that this one replaced. Then only its
 // proof is missing, whatever the options.
 func (b *build) takesOver(v kamino.Version) bool {
-	return b.held.Replaced != "" && v.Run == b.held.Replaced && b.mode != kamino.ProveNone && v.Unproved() && v.Whole() && b.image.madeOf(v.Copy)
+	return b.held.Replaced != "" && v.Run == b.held.Replaced && b.mode != kamino.ProveNone && v.Unproved() && v.Whole() &&
+		b.image.madeOf(v.Copy)
 }
 
 func (b *build) todaysVersion(ctx context.Context, v kamino.Version) (workflow.Next, error) {
 	if v.OfFormer {
-		return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(fmt.Errorf("version %s exists and was made of an earlier pool of this name", v.Name), poolstate.HintAgain)}
+		return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(
+			fmt.Errorf("version %s exists and was made of an earlier pool of this name", v.Name), poolstate.HintAgain)}
 	}
 	if !v.Ours() {
-		return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(fmt.Errorf("version %s exists and was not made by kamino (no tag %s)", v.Name, kamino.TagBuiltFrom), poolstate.HintAgain)}
+		return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(fmt.Errorf("version %s exists and was not made by kamino (no tag %s)",
+			v.Name, kamino.TagBuiltFrom), poolstate.HintAgain)}
 	}
 	if why := v.Bad; why != "" {
 		err := fmt.Errorf("version %s of today was withdrawn (%s)", v.Name, why)
 		if v.Aside() {
-			return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(fmt.Errorf("version %s of today is %s", v.Name, why), "kamino rollback --pool %s --to %s takes it; %s", b.pool.Name, v.Name, poolstate.HintAgain)}
+			return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(fmt.Errorf("version %s of today is %s", v.Name, why),
+				"kamino rollback --pool %s --to %s takes it; %s", b.pool.Name, v.Name, poolstate.HintAgain)}
 		}
 		if b.image.madeOf(v.Copy) { // another version of the same packages would be refused
-			return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(err, "kamino patch --target-node %s, and then --again; or --again with another node", b.donor.node.Name)}
+			return workflow.Next{}, kamino.InTheWay{
+				Err: kamino.WithHint(err, "kamino patch --target-node %s, and then --again; or --again with another node",
+					b.donor.node.Name)}
 		}
 		return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(err, poolstate.HintAgain)}
 	}
@@ -111,7 +119,8 @@ func (b *build) todaysVersion(ctx context.Context, v kamino.Version) (workflow.N
 	case v.State == kamino.Deleting:
 		return workflow.Wait("the failed version to be deleted"), nil
 	}
-	if wanted := v.Hidden() && v.Proof != "" && v.Proof != kamino.TagProofPassed; wanted && b.opts.Today == kamino.TodayOfAny && b.mode == kamino.ProveNone {
+	if wanted := v.Hidden() && v.Proof != "" && v.Proof != kamino.TagProofPassed; wanted && b.opts.Today == kamino.TodayOfAny &&
+		b.mode == kamino.ProveNone {
 		if err := b.canary.proveAs(ctx, kamino.ProveCanary, "version "+v.Name+" is proved, as requested when it was built"); err != nil {
 			return workflow.Next{}, err
 		}

@@ -54,7 +54,8 @@ func (c *canary) name() string { return kamino.CanaryName(c.pool.ID, c.held.Run)
 func (c *canary) lookLaunch(ctx context.Context) (workflow.Next, error) {
 	prover, _, _ := c.engine.prover()
 	if c.denied != nil {
-		return c.concluded(ctx, kamino.ProofInconclusive, []kamino.Finding{{Check: "cloud", Outcome: kamino.ProofInconclusive, Evidence: c.denied.Error()}})
+		return c.concluded(ctx, kamino.ProofInconclusive,
+			[]kamino.Finding{{Check: "cloud", Outcome: kamino.ProofInconclusive, Evidence: c.denied.Error()}})
 	}
 	list, err := c.canaries(ctx)
 	if err != nil {
@@ -94,18 +95,20 @@ func (c *canary) lookLaunch(ctx context.Context) (workflow.Next, error) {
 		return workflow.Next{}, err
 	}
 	now := c.engine.date()
-	order := kamino.CanaryOrder{Name: name, Version: v.ID, Run: c.held.Run, Nonce: c.held.Lease.Record.Nonce, Expires: now.Add(c.proofTime())}
-	return workflow.Act(kamino.ActLaunchCanary, fmt.Sprintf("start canary %s from version %s beside pool %s", name, v.Name, c.pool.Name), func(ctx context.Context) error {
-		c.listedAt, c.sight.Launched = time.Time{}, c.engine.now()
-		err := prover.LaunchCanary(ctx, c.pool, order)
-		var silence *kamino.ThrottledError
-		long := errors.As(err, &silence) && silence.After > proof.CreateLimit // as if the creation took that long
-		if err != nil && (!kamino.Transient(err) || long) && ctx.Err() == nil {
-			c.denied = err
-			return nil
-		}
-		return err
-	}).Noting(func(l *kamino.Lease) { l.Record.Canary, l.Record.CanarySince = name, now }), nil
+	order := kamino.CanaryOrder{Name: name, Version: v.ID, Run: c.held.Run, Nonce: c.held.Lease.Record.Nonce,
+		Expires: now.Add(c.proofTime())}
+	return workflow.Act(kamino.ActLaunchCanary, fmt.Sprintf("start canary %s from version %s beside pool %s", name, v.Name, c.pool.Name),
+		func(ctx context.Context) error {
+			c.listedAt, c.sight.Launched = time.Time{}, c.engine.now()
+			err := prover.LaunchCanary(ctx, c.pool, order)
+			var silence *kamino.ThrottledError
+			long := errors.As(err, &silence) && silence.After > proof.CreateLimit // as if the creation took that long
+			if err != nil && (!kamino.Transient(err) || long) && ctx.Err() == nil {
+				c.denied = err
+				return nil
+			}
+			return err
+		}).Noting(func(l *kamino.Lease) { l.Record.Canary, l.Record.CanarySince = name, now }), nil
 }
 
 // proofTime is longer than any proof takes.
@@ -160,9 +163,10 @@ func (c *canary) lookJoin(ctx context.Context) (workflow.Next, error) {
 		return workflow.Done("node " + n.Name + " joined, cordoned"), nil
 	}
 	_, examiner, _ := c.engine.prover()
-	return workflow.Act(kamino.ActAdmitCanary, "cordon node "+n.Name+" and remove taint "+kamino.TaintCanary, func(ctx context.Context) error {
-		return examiner.AdmitCanary(ctx, n)
-	}), nil
+	return workflow.Act(kamino.ActAdmitCanary, "cordon node "+n.Name+" and remove taint "+kamino.TaintCanary,
+		func(ctx context.Context) error {
+			return examiner.AdmitCanary(ctx, n)
+		}), nil
 }
 
 // lookRetire removes the canary and then its Node object. The cloud controller manager would remove

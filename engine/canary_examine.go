@@ -119,16 +119,19 @@ func (c *canary) concluded(ctx context.Context, out kamino.Outcome, findings []k
 	}
 	c.recordProof(ctx)
 	if out == kamino.ProofFailed {
-		return workflow.Next{}, kamino.WithHint(c.error, "the pool's image stays as it is, and the version is never chosen again; kamino status shows more; if the check is wrong for this pool: --prove-without %s", findings[0].Check)
+		return workflow.Next{}, kamino.WithHint(c.error,
+			"the pool's image stays as it is, and the version is never chosen again; kamino status shows more; if the check is wrong for this pool: --prove-without %s", findings[0].Check)
 	}
 	take := poolstate.HowToPromote(c.pool.Name, v.Name)
 	if c.work() != kamino.WorkProve {
-		return workflow.Next{}, kamino.WithHint(c.error, "the version stays hidden, and the next run proves it again; %s accepts it unproved", take)
+		return workflow.Next{}, kamino.WithHint(c.error,
+			"the version stays hidden, and the next run proves it again; %s accepts it unproved", take)
 	}
 	if v.Receipt == "" {
 		take += " --accept-unsealed"
 	}
-	return workflow.Next{}, kamino.WithHint(c.error, "nothing was promoted or withdrawn: %s --prove canary proves it again, and without --prove it is accepted unproved", take)
+	return workflow.Next{}, kamino.WithHint(c.error,
+		"nothing was promoted or withdrawn: %s --prove canary proves it again, and without --prove it is accepted unproved", take)
 }
 
 // unproved records that the proof ended without a pass, and reports each finding. The error names
@@ -136,7 +139,8 @@ func (c *canary) concluded(ctx context.Context, out kamino.Outcome, findings []k
 func (c *canary) unproved(out kamino.Outcome, findings []kamino.Finding) {
 	c.error = &kamino.ProofError{Version: c.image.version.Name, Outcome: out, Findings: findings}
 	for _, f := range findings {
-		c.tell(kamino.Event{Step: c.held.Step, Kind: kamino.EventWarning, Percent: -1, Message: fmt.Sprintf("proof of version %s: %s: %s", c.image.version.Name, f.Outcome, f)})
+		c.tell(kamino.Event{Step: c.held.Step, Kind: kamino.EventWarning, Percent: -1,
+			Message: fmt.Sprintf("proof of version %s: %s: %s", c.image.version.Name, f.Outcome, f)})
 	}
 }
 
@@ -155,7 +159,8 @@ func badBy(proof *kamino.ProofError) kamino.Bad {
 
 // recordProof writes an event about the proof on the donor's node.
 func (c *canary) recordProof(ctx context.Context) {
-	reason := map[kamino.Outcome]string{kamino.ProofFailed: kamino.EventProofFailed, kamino.ProofInconclusive: kamino.EventProofInconclusive}[c.error.Outcome]
+	reason := map[kamino.Outcome]string{kamino.ProofFailed: kamino.EventProofFailed,
+		kamino.ProofInconclusive: kamino.EventProofInconclusive}[c.error.Outcome]
 	if c.donor.node.UID != "" {
 		c.warn(ctx, c.donor.node, reason, c.error.Error(), nil)
 	}

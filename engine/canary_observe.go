@@ -22,7 +22,8 @@ func (c *canary) examine(ctx context.Context) (kamino.Outcome, []kamino.Finding,
 	case c.blind.IsZero():
 		c.blind = now
 	case now.Sub(c.blind) > max(c.opts.Proof.Budget, c.opts.Proof.For):
-		return kamino.ProofInconclusive, []kamino.Finding{{Check: "cloud", Outcome: kamino.ProofInconclusive, Evidence: "the cloud or the API server does not answer: " + err.Error()}}, nil
+		return kamino.ProofInconclusive, []kamino.Finding{{Check: "cloud", Outcome: kamino.ProofInconclusive,
+			Evidence: "the cloud or the API server does not answer: " + err.Error()}}, nil
 	}
 	return out, findings, err
 }
@@ -30,8 +31,9 @@ func (c *canary) examine(ctx context.Context) (kamino.Outcome, []kamino.Finding,
 // look is examine without the handling of reads that fail.
 func (c *canary) look(ctx context.Context) (kamino.Outcome, []kamino.Finding, error) {
 	now := c.engine.now()
-	bounds := proof.Bounds{Boot: c.opts.Proof.BootBudget(c.held.Lease.Ledger), Bake: c.opts.Proof.For, History: kamino.Usually(c.held.Lease.Ledger.Boots),
-		Phases: c.held.Lease.Ledger.UsualPhases(), Baked: c.held.Lease.Ledger.Baked, Without: c.opts.Proof.Without}
+	bounds := proof.Bounds{Boot: c.opts.Proof.BootBudget(c.held.Lease.Ledger), Bake: c.opts.Proof.For,
+		History: kamino.Usually(c.held.Lease.Ledger.Boots),
+		Phases:  c.held.Lease.Ledger.UsualPhases(), Baked: c.held.Lease.Ledger.Baked, Without: c.opts.Proof.Without}
 	read := c.glance
 	if now.Sub(c.whole) > proof.WholeObservation {
 		read = c.sightWhole
@@ -95,7 +97,8 @@ func (c *canary) sightCloud(ctx context.Context) error {
 	i := slices.IndexFunc(list, func(one kamino.Canary) bool {
 		// A scale set that has lost the observed machine does not count as the canary: the machine
 		// was evicted or deleted. A scale set that Failed shows why.
-		same := s.Canary.Instance == "" || one.Instance == "" && one.State == kamino.Failed || one.Instance.Same(s.Canary.Instance) && (one.VMID == s.Canary.VMID || kamino.SameVM(one.VMID, s.Canary.VMID))
+		same := s.Canary.Instance == "" || one.Instance == "" && one.State == kamino.Failed || one.Instance.Same(s.Canary.Instance) &&
+			(one.VMID == s.Canary.VMID || kamino.SameVM(one.VMID, s.Canary.VMID))
 		return one.Name == name && one.State != kamino.Deleting && same
 	})
 	switch {
@@ -202,7 +205,8 @@ func (c *canary) sightCluster(ctx context.Context, examiner kamino.Examiner) err
 			sibling = n.Name
 		}
 	}
-	seen, err := examiner.Examine(ctx, kamino.ExamineOrder{Run: c.held.Run, Node: s.Canary.Hostname, Sibling: sibling, Since: s.Launched, Probe: c.opts.Proof.Probe, Nonce: c.probeNonce()})
+	seen, err := examiner.Examine(ctx, kamino.ExamineOrder{Run: c.held.Run, Node: s.Canary.Hostname, Sibling: sibling, Since: s.Launched,
+		Probe: c.opts.Proof.Probe, Nonce: c.probeNonce()})
 	if err != nil {
 		return fmt.Errorf("examine node %s: %w", s.Canary.Hostname, err)
 	}

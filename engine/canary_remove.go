@@ -22,7 +22,8 @@ func (c *canary) remove(prover kamino.Prover, list []kamino.Canary, shall func(k
 		switch {
 		case !shall(one):
 		case !c.mayRemove(one):
-			why := fmt.Sprintf("belongs to run %s, which is not recorded on the lease of the pool: it is kept until it expires at %s", one.Run, one.Expires.Format(time.RFC3339))
+			why := fmt.Sprintf("belongs to run %s, which is not recorded on the lease of the pool: it is kept until it expires at %s",
+				one.Run, one.Expires.Format(time.RFC3339))
 			c.kept[one.Name] = why
 			c.doubt(kamino.StepRetire, "canary "+one.Name+" "+why)
 		case one.State == kamino.Deleting:
@@ -73,7 +74,8 @@ func (c *canary) removeProbe(ctx context.Context) error {
 // knownCanary reports whether the canary of this name belongs to this run, or to a run that has
 // certainly ended. A canary's name on a lease is a claim, as a mark is.
 func (c *canary) knownCanary(name string) bool {
-	return name == c.name() || slices.ContainsFunc(c.held.Lease.Ledger.Past, func(p kamino.PastRun) bool { return name == kamino.CanaryName(c.pool.ID, p.Run) })
+	return name == c.name() || slices.ContainsFunc(c.held.Lease.Ledger.Past,
+		func(p kamino.PastRun) bool { return name == kamino.CanaryName(c.pool.ID, p.Run) })
 }
 
 // canaryOfNode returns the name of the canary that a node belongs to, derived from the node's name
@@ -185,7 +187,8 @@ func (c *canary) lookNamed(ctx context.Context) (workflow.Next, error) {
 	c.pointer.reference = t.Spec().Reference
 	c.image.version, c.image.preBuilt, c.image.there = o.Versions[i], true, true
 	if o.Versions[i].Receipt == "" {
-		c.doubt(kamino.StepVersion, "whether the disk of version "+c.opts.Version+" holds the identity and the secrets of the machine that it was made of: it has no seal receipt")
+		c.doubt(kamino.StepVersion, "whether the disk of version "+c.opts.Version+
+			" holds the identity and the secrets of the machine that it was made of: it has no seal receipt")
 	}
 	return workflow.Done(c.opts.Version + " is there"), nil
 }

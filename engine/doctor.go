@@ -84,13 +84,15 @@ func doctorPool(ctx context.Context, e *Engine, o poolstate.State, opts kamino.A
 		return d.checks
 	}
 	for _, b := range o.Blocked() {
-		d.checks = append(d.checks, Check{Name: "patch", Pool: d.pool.Name, Node: b.Node, State: CheckWarned, Found: "blocked " + b.String(), Do: b.Do()})
+		d.checks = append(d.checks, Check{Name: "patch", Pool: d.pool.Name, Node: b.Node, State: CheckWarned,
+			Found: "blocked " + b.String(), Do: b.Do()})
 	}
 	p := o.Decide(opts, e.now())
 	best := poolstate.Ranked(p.Candidates)
 	if len(best) == 0 {
 		d.checkLease(ctx)
-		d.add(Check{Name: "donor", State: CheckWarned, Found: fmt.Sprintf("none of %d nodes is a candidate now: the other checks need one", len(p.Candidates)),
+		d.add(Check{Name: "donor", State: CheckWarned, Found: fmt.Sprintf("none of %d nodes is a candidate now: the other checks need one",
+			len(p.Candidates)),
 			Do: fmt.Sprintf("kamino plan --pool %s shows why; kamino doctor --target-node NODE checks a node of your choice", d.pool.Name)})
 		return d.checks
 	}
@@ -126,10 +128,12 @@ func doctorRun(ctx context.Context, e *Engine, opts kamino.Options) []Check {
 		}
 	}
 	if mark, err := d.donor.node.Claimed(d.pool.ID); mark != nil || err != nil {
-		d.add(Check{Name: kamino.StepRehearse, State: CheckWarned, Found: "not tried: the node carries the mark of a run", Do: "kamino status shows that run"})
+		d.add(Check{Name: kamino.StepRehearse, State: CheckWarned, Found: "not tried: the node carries the mark of a run",
+			Do: "kamino status shows that run"})
 		return d.checks
 	}
-	d.check(kamino.StepRehearse, "drain and seal are possible", func() error { _, err := d.donor.rehearse(ctx, d.donor.sealOrder()); return err })
+	d.check(kamino.StepRehearse, "drain and seal are possible",
+		func() error { _, err := d.donor.rehearse(ctx, d.donor.sealOrder()); return err })
 	return d.checks
 }
 
@@ -154,7 +158,8 @@ func (d *doctor) check(name, fine string, look func() error) (passed bool) {
 		d.add(Check{Name: name, State: CheckPassed, Found: fine})
 	}
 	for _, doubt := range d.doubts[doubts:] {
-		d.add(Check{Name: name, State: CheckWarned, Found: doubt.Found, Do: cmp.Or(doubt.Do, "nothing: the run continues, and reports this too")})
+		d.add(Check{Name: name, State: CheckWarned, Found: doubt.Found,
+			Do: cmp.Or(doubt.Do, "nothing: the run continues, and reports this too")})
 	}
 	return err == nil
 }
@@ -200,7 +205,8 @@ func (d *doctor) checkLease(ctx context.Context) (passed bool) {
 	}
 	who, do := fmt.Sprintf("run %s (process %s)", u.Run, u.Process), "kamino restore gives back what it took"
 	if u.Work == kamino.WorkPatch {
-		who = fmt.Sprintf("patch run %s (process %s), which has had node %s since %s, at step %s,", u.Run, u.Process, u.Donor, u.Started.UTC().Format(time.RFC3339), u.Step)
+		who = fmt.Sprintf("patch run %s (process %s), which has had node %s since %s, at step %s,", u.Run, u.Process, u.Donor,
+			u.Started.UTC().Format(time.RFC3339), u.Step)
 		do = kamino.GoesOn(u.Donor)
 	}
 	left := " has ended and left the lease"
@@ -266,7 +272,8 @@ func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff,
 	}
 	list, err := shelf.List(ctx, next.Run)
 	if errors.Is(err, kamino.ErrNotFound) {
-		return out, kamino.WithHint(fmt.Errorf("compare packages: no package list of version %s is kept", next.Name), "the next update keeps one")
+		return out, kamino.WithHint(fmt.Errorf("compare packages: no package list of version %s is kept", next.Name),
+			"the next update keeps one")
 	} else if err != nil {
 		return out, fmt.Errorf("read the packages of version %s: %w", next.Name, err)
 	}
@@ -339,10 +346,12 @@ func askPackages(ctx context.Context, e *Engine, shelf kamino.PackageStore, n ka
 		}
 		switch late := e.now().Sub(began) > packagesLimit; {
 		case late && others:
-			return nil, kamino.WithHint(fmt.Errorf("read packages of node %s: another process has been reading them for %s, by pod %s", n.Name, packagesLimit, pod.Name),
+			return nil, kamino.WithHint(fmt.Errorf("read packages of node %s: another process has been reading them for %s, by pod %s",
+				n.Name, packagesLimit, pod.Name),
 				"run the command again; if no other process reads them: kubectl delete pod -n %s", strings.Replace(pod.Name, "/", " ", 1))
 		case late:
-			return nil, fmt.Errorf("node %s did not report its packages within %s; the pod is %s", n.Name, packagesLimit, cmp.Or(pod.Message, "not there"))
+			return nil, fmt.Errorf("node %s did not report its packages within %s; the pod is %s", n.Name, packagesLimit,
+				cmp.Or(pod.Message, "not there"))
 		}
 		if err := e.clock().Sleep(ctx, packagesPause); err != nil {
 			return nil, err

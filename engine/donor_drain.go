@@ -122,7 +122,8 @@ func (d *donor) lookDrain(ctx context.Context) (workflow.Next, error) {
 		return workflow.Next{}, err
 	}
 	if mark == nil || !mark.Block || !n.Tainted(kamino.TaintBlock) {
-		next, err := d.remark(kamino.ActBlock, "block the node with taint "+kamino.TaintBlock, n, mark, func(m *kamino.Mark) { m.Block = true })
+		next, err := d.remark(kamino.ActBlock, "block the node with taint "+kamino.TaintBlock, n, mark,
+			func(m *kamino.Mark) { m.Block = true })
 		return next.Announcing(kamino.ActEvict, evictThePods), err
 	}
 	if mark.Sealing {
@@ -193,7 +194,8 @@ func (d *donor) drainStuck(pods []kamino.Pod, opts kamino.DrainOptions) error {
 	if !stuck && !overdue && !hopeless {
 		return nil
 	}
-	return kamino.WithHint(fmt.Errorf("node %s cannot be drained after %s: %s", d.node.Name, d.runner.Worked().Round(time.Second), kamino.DescribePods(pods)),
+	return kamino.WithHint(fmt.Errorf("node %s cannot be drained after %s: %s", d.node.Name, d.runner.Worked().Round(time.Second),
+		kamino.DescribePods(pods)),
 		"fix what blocks their eviction, choose another node, or use --force to delete them")
 }
 

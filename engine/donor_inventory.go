@@ -35,7 +35,8 @@ func (d *donor) lookSurvey(ctx context.Context) (workflow.Next, error) {
 	}
 	switch {
 	case !pod.Exists:
-		return workflow.Act(kamino.ActSurvey, lookAtTheFiles, func(ctx context.Context) error { return d.beginSurvey(ctx, n) }).Then("the inventory of the donor's files", 0), nil
+		return workflow.Act(kamino.ActSurvey, lookAtTheFiles, func(ctx context.Context) error { return d.beginSurvey(ctx, n) }).Then(
+			"the inventory of the donor's files", 0), nil
 	case pod.Done:
 		return workflow.Done("the disk may be sealed"), nil
 	case pod.Ousted:
@@ -148,15 +149,16 @@ func (d *donor) lookPackages(ctx context.Context, n kamino.Node) (workflow.Next,
 		return workflow.Done("no withdrawn version was made of it"), nil
 	}
 	if !d.drain.listing {
-		return workflow.Act(kamino.ActSurvey, "ask the node for its packages: version "+bad.Name+", which is withdrawn, was made of it", func(ctx context.Context) error {
-			err := shelf.AskPackages(ctx, n, d.sealOrder())
-			if refused := (*kamino.RefusedError)(nil); errors.As(err, &refused) {
-				d.untold(refused.Error())
-				return nil
-			}
-			d.drain.listing = d.drain.listing || err == nil
-			return err
-		}).Then("the node's packages", 0), nil
+		return workflow.Act(kamino.ActSurvey, "ask the node for its packages: version "+bad.Name+", which is withdrawn, was made of it",
+			func(ctx context.Context) error {
+				err := shelf.AskPackages(ctx, n, d.sealOrder())
+				if refused := (*kamino.RefusedError)(nil); errors.As(err, &refused) {
+					d.untold(refused.Error())
+					return nil
+				}
+				d.drain.listing = d.drain.listing || err == nil
+				return err
+			}).Then("the node's packages", 0), nil
 	}
 	n, err := d.engine.Cluster.Node(ctx, n.Name)
 	if err != nil {

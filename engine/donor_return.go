@@ -126,7 +126,8 @@ var waysBack = []backRow{
 	// The node shows the old boot: the machine was just started, or never went off, or is still
 	// switching off.
 	{power: is(kamino.PowerOn), ready: is(true), boot: is(bootMarked, bootUnknown), started: is(true), what: awaitBoot},
-	{power: is(kamino.PowerOn), ready: is(true), boot: is(bootMarked, bootUnknown), started: is(false), sealed: is(false), what: hearKubelet},
+	{power: is(kamino.PowerOn), ready: is(true), boot: is(bootMarked, bootUnknown), started: is(false),
+		sealed: is(false), what: hearKubelet},
 	{power: is(kamino.PowerOn), ready: is(true), boot: is(bootMarked), started: is(false), sealed: is(true), what: switchOffSoon},
 	{power: is(kamino.PowerOn), ready: is(true), boot: is(bootUnknown), started: is(false), sealed: is(true), what: switchOffLate},
 
@@ -216,7 +217,8 @@ func (d *donor) comeBack(ctx context.Context, in kamino.Instance, what recoveryA
 		if in.Failure != "" {
 			why += " again after: " + in.Failure
 		}
-		return workflow.Act(kamino.ActPowerOn, why, func(ctx context.Context) error { return d.engine.Provider.SetPower(ctx, in.ID, kamino.PowerOn) }).
+		return workflow.Act(kamino.ActPowerOn, why,
+			func(ctx context.Context) error { return d.engine.Provider.SetPower(ctx, in.ID, kamino.PowerOn) }).
 			Then("the machine to start", 0), nil
 	case awaitBoot:
 		return workflow.Wait("the node to boot"), nil
@@ -238,9 +240,10 @@ func (d *donor) comeBack(ctx context.Context, in kamino.Instance, what recoveryA
 }
 
 func (d *donor) switchOff(in kamino.Instance) workflow.Next {
-	return workflow.Act(kamino.ActPowerOff, "switch the machine off, so that its first boot can repair the sealed disk", func(ctx context.Context) error {
-		return d.engine.Provider.SetPower(ctx, in.ID, kamino.PowerOff)
-	})
+	return workflow.Act(kamino.ActPowerOff, "switch the machine off, so that its first boot can repair the sealed disk",
+		func(ctx context.Context) error {
+			return d.engine.Provider.SetPower(ctx, in.ID, kamino.PowerOff)
+		})
 }
 
 func (d *donor) lookAlive(ctx context.Context, fine, why string) (workflow.Next, error) {
@@ -310,7 +313,8 @@ func (d *donor) lookUnmark(ctx context.Context, build string) (workflow.Next, er
 	}
 	d.node = n
 	if mark != nil && mark.Run == d.held.Run {
-		off := workflow.Act(kamino.ActUnmark, "remove the block and the protection", func(ctx context.Context) error { return d.takeOff(ctx, n) }).Announcing(kamino.ActUnseal, deleteTheSealPod)
+		off := workflow.Act(kamino.ActUnmark, "remove the block and the protection",
+			func(ctx context.Context) error { return d.takeOff(ctx, n) }).Announcing(kamino.ActUnseal, deleteTheSealPod)
 		if build != "" {
 			off = off.Announcing(kamino.ActCreateVersion, build)
 		}

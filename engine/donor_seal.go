@@ -48,7 +48,8 @@ func (d *donor) lookSeal(ctx context.Context) (workflow.Next, error) {
 	}
 	if mark == nil || !mark.Sealing {
 		d.drain.unasked = true
-		next, err := d.remark(kamino.ActSealing, "record on the node that its disk is about to be sealed", n, mark, func(m *kamino.Mark) { m.Sealing = true })
+		next, err := d.remark(kamino.ActSealing, "record on the node that its disk is about to be sealed", n, mark,
+			func(m *kamino.Mark) { m.Sealing = true })
 		return next.Announcing(kamino.ActSeal, sealTheDisk).Noting(func(l *kamino.Lease) {
 			l.Record.Sealing, l.Record.Policy = true, d.policySum()
 			l.Record.AwaySince, l.Record.AwayEnds = d.engine.date(), time.Time{}
@@ -56,7 +57,8 @@ func (d *donor) lookSeal(ctx context.Context) (workflow.Next, error) {
 		}), err
 	}
 	if !n.Tainted(kamino.TaintBlock) {
-		return d.remark(kamino.ActBlock, "block the node again with taint "+kamino.TaintBlock, n, mark, func(m *kamino.Mark) { m.Block = true })
+		return d.remark(kamino.ActBlock, "block the node again with taint "+kamino.TaintBlock, n, mark,
+			func(m *kamino.Mark) { m.Block = true })
 	}
 	if n.BootID != mark.BootID {
 		return workflow.Next{}, fmt.Errorf("node %s has booted since the run began: its disk is not the sealed one", n.Name)
@@ -139,7 +141,8 @@ func (d *donor) checkReceipt(receipt kamino.Receipt) error {
 		return kamino.WithHint(fmt.Errorf("receipt of run %s on node %s does not repeat the nonce of the run: the agent that was asked did not write it", d.held.Run, d.node.Name),
 			"the pool's image stays as it is; find out who wrote annotation %s before you use this node again", kamino.AnnotationReceipt)
 	case receipt.Policy != d.held.Lease.Record.Policy:
-		return kamino.WithHint(fmt.Errorf("receipt of run %s on node %s names seal policy %q, and the run brought %q", d.held.Run, d.node.Name, receipt.Policy, d.held.Lease.Record.Policy),
+		return kamino.WithHint(fmt.Errorf("receipt of run %s on node %s names seal policy %q, and the run brought %q", d.held.Run,
+			d.node.Name, receipt.Policy, d.held.Lease.Record.Policy),
 			"the pool's image stays as it is; the seal pod's image must be of this version: see --image")
 	}
 	return d.refuseSame(receipt)
@@ -150,7 +153,8 @@ func (d *donor) checkReceipt(receipt kamino.Receipt) error {
 func (d *donor) refuseSame(receipt kamino.Receipt) error {
 	if v := d.sameAs(receipt.PackageDigest, receipt.VMID); v != nil {
 		same := v.RefuseSame(d.node.Name)
-		return kamino.WithHint(fmt.Errorf("node %s cannot be the donor: %s", d.node.Name, same.Why), "%s", same.Do) // an error and not a refusal, because the donor was away
+		// an error and not a refusal, because the donor was away
+		return kamino.WithHint(fmt.Errorf("node %s cannot be the donor: %s", d.node.Name, same.Why), "%s", same.Do)
 	}
 	return nil
 }

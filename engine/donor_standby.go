@@ -39,8 +39,10 @@ func (d *donor) refuseHeld(ctx context.Context) error {
 	if err != nil || how == kamino.InService || how == kamino.Remains {
 		return err
 	}
-	return &kamino.RefusedError{Subject: "node " + d.node.Name, Refusals: []kamino.Refusal{{Code: kamino.CodeHeld, Field: "state in pool " + d.pool.Name, Value: string(how),
-		Why: "the donor's instance is not in service, and no run is known that took it out", Do: "kamino restore shows what to do; or choose another node"}}}
+	return &kamino.RefusedError{Subject: "node " + d.node.Name,
+		Refusals: []kamino.Refusal{{Code: kamino.CodeHeld, Field: "state in pool " + d.pool.Name, Value: string(how),
+			Why: "the donor's instance is not in service, and no run is known that took it out",
+			Do:  "kamino restore shows what to do; or choose another node"}}}
 }
 
 // refuseServed ends a run whose donor somebody has put back in service before it is switched off,
@@ -53,7 +55,8 @@ func (d *donor) refuseServed(ctx context.Context) error {
 	if err != nil || how == kamino.Held {
 		return err
 	}
-	return kamino.WithHint(fmt.Errorf("somebody has put instance %s back in service (%s): pool %s would replace it once it is off", d.instance.ID, how, d.pool.Name),
+	return kamino.WithHint(fmt.Errorf("somebody has put instance %s back in service (%s): pool %s would replace it once it is off",
+		d.instance.ID, how, d.pool.Name),
 		"find out what ends its Standby, then run the command again")
 }
 
@@ -67,7 +70,8 @@ func (d *donor) lookHold(ctx context.Context) (workflow.Next, error) {
 		return workflow.Next{}, err
 	}
 	if mark == nil || !mark.Held {
-		next, err := d.remark(kamino.ActHolding, "record on the node that it is about to be taken out of service", n, mark, func(m *kamino.Mark) { m.Held, m.Block = true, true })
+		next, err := d.remark(kamino.ActHolding, "record on the node that it is about to be taken out of service", n, mark,
+			func(m *kamino.Mark) { m.Held, m.Block = true, true })
 		return next.Announcing(kamino.ActHold, holdTheDonor).Noting(func(l *kamino.Lease) { l.Record.Held = true }), err
 	}
 	how, err := d.holding(ctx, d.instance.ID)
@@ -79,7 +83,8 @@ func (d *donor) lookHold(ctx context.Context) (workflow.Next, error) {
 	case how == kamino.Moving:
 		return workflow.Wait("the donor to be out of service"), nil
 	}
-	return workflow.Act(kamino.ActHold, holdTheDonor, func(ctx context.Context) error { return d.engine.holder().Hold(ctx, d.pool, d.instance.ID) }).
+	return workflow.Act(kamino.ActHold, holdTheDonor,
+		func(ctx context.Context) error { return d.engine.holder().Hold(ctx, d.pool, d.instance.ID) }).
 		Then("the donor to be out of service", 0), nil
 }
 
@@ -128,7 +133,8 @@ func (d *donor) lookInService(ctx context.Context, n kamino.Node, id kamino.Inst
 	} else if err != nil {
 		return workflow.Next{}, err
 	}
-	release := workflow.Act(kamino.ActRelease, "put the donor back in service", func(ctx context.Context) error { return d.engine.holder().Release(ctx, d.pool, id) }).
+	release := workflow.Act(kamino.ActRelease, "put the donor back in service",
+		func(ctx context.Context) error { return d.engine.holder().Release(ctx, d.pool, id) }).
 		Then("the donor to be in service", 0)
 	switch how {
 	case kamino.InService:
@@ -147,7 +153,8 @@ func (d *donor) lookInService(ctx context.Context, n kamino.Node, id kamino.Inst
 	case in.Power == kamino.PowerBetween:
 		return workflow.Wait("the machine to start or to stop"), nil
 	case in.Power == kamino.PowerOff:
-		return workflow.Act(kamino.ActPowerOn, startTheMachine, func(ctx context.Context) error { return d.engine.Provider.SetPower(ctx, id, kamino.PowerOn) }).
+		return workflow.Act(kamino.ActPowerOn, startTheMachine,
+			func(ctx context.Context) error { return d.engine.Provider.SetPower(ctx, id, kamino.PowerOn) }).
 			Then("the machine to start", 0), nil
 	case n.UID != "" && n.RunsOn(id) && !n.Ready:
 		return workflow.Wait("the node to become Ready"), nil

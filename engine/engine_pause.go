@@ -59,6 +59,7 @@ func (e *Engine) refusePaused(ctx context.Context) error {
 	if paused.Reason == "" {
 		return nil
 	}
-	return &kamino.RefusedError{Subject: "new runs and promotions", Refusals: []kamino.Refusal{{Code: kamino.CodePaused, Value: paused.Reason,
-		Why: "the cluster is paused: " + paused.String(), Do: kamino.HowToResume}}}
+	return &kamino.RefusedError{Subject: "new runs and promotions",
+		Refusals: []kamino.Refusal{{Code: kamino.CodePaused, Value: paused.Reason,
+			Why: "the cluster is paused: " + paused.String(), Do: kamino.HowToResume}}}
 }

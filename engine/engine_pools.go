@@ -126,7 +126,8 @@ func (e *Engine) readOne(ctx context.Context, o *poolstate.State) (err error) {
 		if o.Gone = true; o.Lease.Holder != "" || len(o.Taken()) > 0 {
 			return kamino.HintPool(fmt.Errorf("read pool %s: %w", o.ID.Name(), err), o.ID)
 		}
-		return kamino.WithHint(fmt.Errorf("read pool %s: %w", o.ID.Name(), err), "if it was deleted for good, delete the Node objects that it left: kubectl delete node")
+		return kamino.WithHint(fmt.Errorf("read pool %s: %w", o.ID.Name(), err),
+			"if it was deleted for good, delete the Node objects that it left: kubectl delete node")
 	} else if err != nil {
 		return kamino.HintPool(fmt.Errorf("read pool %s: %w", o.ID.Name(), err), o.ID)
 	}

@@ -58,10 +58,12 @@ const labelKarpenter = "karpenter.sh/nodepool"
 
 // refuseOutside refuses a node that belongs to no pool.
 func refuseOutside(n kamino.Node, err error) error {
-	f := kamino.Refusal{Code: "provider", Field: "spec.providerID", Value: string(n.ProviderID), Why: err.Error(), Do: "choose a node of a pool that this provider can handle"}
+	f := kamino.Refusal{Code: "provider", Field: "spec.providerID", Value: string(n.ProviderID), Why: err.Error(),
+		Do: "choose a node of a pool that this provider can handle"}
 	if by := n.Labels[labelKarpenter]; by != "" {
-		f = kamino.Refusal{Code: kamino.CodeOwner, Field: "metadata.labels[" + labelKarpenter + "]", Value: by, Why: "Karpenter made the node, and it belongs to no pool: " + err.Error(),
-			Do: "choose a node of a pool; the image of Karpenter's nodes is set in their node class"}
+		f = kamino.Refusal{Code: kamino.CodeOwner, Field: "metadata.labels[" + labelKarpenter + "]", Value: by,
+			Why: "Karpenter made the node, and it belongs to no pool: " + err.Error(),
+			Do:  "choose a node of a pool; the image of Karpenter's nodes is set in their node class"}
 	}
 	return &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{f}}
 }

@@ -47,7 +47,8 @@ func (m *image) wanted() bool {
 // decision that was made for the version, or for the adopted run, because a nightly Job has the
 // same options as a person. Only a person who names the version does.
 func (m *image) promotes() bool {
-	return m.work() == kamino.WorkProve || m.opts.Proof.Promote != kamino.PromoteManual && m.held.Before.Promote != kamino.PromoteManual && !m.version.Gated
+	return m.work() == kamino.WorkProve || m.opts.Proof.Promote != kamino.PromoteManual && m.held.Before.Promote != kamino.PromoteManual &&
+		!m.version.Gated
 }
 
 // promoteMode is the PromoteMode of this run for its record; see promotes.
@@ -214,9 +215,10 @@ func (m *image) unlisted(versions []kamino.Version) string {
 // had to pass. Otherwise a later run would continue the proof, or take the version back.
 func (m *image) omit(v kamino.Version) workflow.Next {
 	v = v.WithProof(kamino.TagProofOmitted)
-	return workflow.Act(kamino.ActMarkVersion, "record on version "+v.Name+" that it is accepted without a proof", func(ctx context.Context) error {
-		return m.engine.Provider.SetTags(ctx, m.pool, v.Artifact)
-	}).Of(v.Name)
+	return workflow.Act(kamino.ActMarkVersion, "record on version "+v.Name+" that it is accepted without a proof",
+		func(ctx context.Context) error {
+			return m.engine.Provider.SetTags(ctx, m.pool, v.Artifact)
+		}).Of(v.Name)
 }
 
 // hide returns a version that the run creates hidden.

@@ -78,7 +78,8 @@ func (m *image) wantedDefinition() kamino.Artifact {
 	in := m.donor.instance
 	return kamino.Artifact{
 		Kind: kamino.KindDefinition, Name: kamino.DefinitionName(m.pool.Name),
-		Machine: kamino.Machine{Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType, Controller: in.Controller},
+		Machine: kamino.Machine{Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType,
+			Controller: in.Controller},
 	}
 }
 
@@ -97,8 +98,9 @@ func misfits(have, want kamino.Artifact) (list []kamino.Refusal) {
 		}
 		if f.want != "" && !strings.EqualFold(f.have, f.want) {
 			list = append(list, kamino.Refusal{Code: kamino.CodeFit, Field: f.name + " of image definition " + have.Name, Value: f.have,
-				Why: fmt.Sprintf("image definition %s has %s %s, the donor %s, and it can never be changed", have.Name, f.name, f.have, f.want),
-				Do:  "if no instance uses its versions, delete the definition; else choose another gallery with --gallery"})
+				Why: fmt.Sprintf("image definition %s has %s %s, the donor %s, and it can never be changed", have.Name, f.name,
+					f.have, f.want),
+				Do: "if no instance uses its versions, delete the definition; else choose another gallery with --gallery"})
 		}
 	}
 	return list

@@ -98,7 +98,8 @@ func (m *image) lookPrune(ctx context.Context) (workflow.Next, error) {
 		return workflow.Wait(missing + " (not listed; confirming that it was deleted)"), nil
 	}
 	versions = m.held.Lease.Ledger.Distrust(versions)
-	victims := slices.DeleteFunc(Prunable(versions, m.opts.History, keepWithdrawn, m.held.Lease.Ledger), func(v kamino.Version) bool { return slices.Contains(m.kept, v.Name) })
+	victims := slices.DeleteFunc(Prunable(versions, m.opts.History, keepWithdrawn, m.held.Lease.Ledger),
+		func(v kamino.Version) bool { return slices.Contains(m.kept, v.Name) })
 	if g := m.going; g != nil && kamino.IndexOf(versions, g.Name) < 0 {
 		victims = []kamino.Version{*g}
 	}

@@ -39,13 +39,16 @@ func (p *patch) lookCheck(ctx context.Context) (workflow.Next, error) {
 	case pod.Done:
 		return workflow.Done("its packages can be upgraded"), nil
 	case pod.Refused:
-		return workflow.Next{}, &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{{Code: kamino.CodePatch, Why: "its packages cannot be upgraded as it is, and no pod was evicted: " + pod.Message,
-			Do: "follow the message on the node, or choose another one"}}}
+		return workflow.Next{}, &kamino.RefusedError{Subject: "node " + n.Name,
+			Refusals: []kamino.Refusal{{Code: kamino.CodePatch, Why: "its packages cannot be upgraded as it is, and no pod was evicted: " +
+				pod.Message,
+				Do: "follow the message on the node, or choose another one"}}}
 	case pod.Ousted, pod.Failed && pod.Started:
 		p.leaveToUpgrade("its pod " + pod.Message)
 		return workflow.Done(upgradeChecks), nil
 	case pod.Failed:
-		return workflow.Next{}, kamino.WithHint(fmt.Errorf("no pod can upgrade the packages of node %s, and none was evicted: %s", n.Name, pod.Message), "make the image available to the node, or choose another one")
+		return workflow.Next{}, kamino.WithHint(fmt.Errorf("no pod can upgrade the packages of node %s, and none was evicted: %s", n.Name,
+			pod.Message), "make the image available to the node, or choose another one")
 	}
 	return workflow.Wait("the check of the node; its pod is " + pod.Message), nil
 }
@@ -73,14 +76,16 @@ func (p *patch) lookChoose(ctx context.Context) (workflow.Next, error) {
 		}
 	}
 	if others == 0 {
-		return workflow.Next{}, refusePatch(p.donor.node.Name, "last-ready", "it is the last node of pool "+p.pool.Name+" that serves pods", "ask for another node first")
+		return workflow.Next{}, refusePatch(p.donor.node.Name, "last-ready", "it is the last node of pool "+p.pool.Name+" that serves pods",
+			"ask for another node first")
 	}
 	daemons, err := p.patcher().Daemons(ctx, p.donor.node)
 	if err != nil {
 		return workflow.Next{}, fmt.Errorf("read the DaemonSets' pods of node %s: %w", p.donor.node.Name, err)
 	}
 	if bad := unreadyDaemons(daemons); bad != "" {
-		return workflow.Next{}, refusePatch(p.donor.node.Name, "daemonsets", bad, "fix that first, or choose another node: otherwise it would be unclear whether the patch was to blame")
+		return workflow.Next{}, refusePatch(p.donor.node.Name, "daemonsets", bad,
+			"fix that first, or choose another node: otherwise it would be unclear whether the patch was to blame")
 	}
 	return p.donor.rehearse(ctx, p.patchOrder(kamino.TaskPatch, ""))
 }

@@ -80,7 +80,8 @@ func (p *patch) lookPatch(ctx context.Context) (workflow.Next, error) {
 	if report := n.PatchAnswer(kamino.AnnotationPatch, p.held.Run, p.held.Lease.Record.Nonce); report != nil {
 		p.Report = report
 		if report.Failure != "" {
-			err := kamino.WithHint(fmt.Errorf("the packages of node %s were not upgraded: %s; the last lines:\n%s", n.Name, report.Failure, report.Last),
+			err := kamino.WithHint(fmt.Errorf("the packages of node %s were not upgraded: %s; the last lines:\n%s", n.Name, report.Failure,
+				report.Last),
 				"journalctl -u kamino-patch-%s on the node has the rest", p.held.Run)
 			return p.untouched(n, mark, len(report.Changed) == 0, err)
 		}
@@ -88,11 +89,13 @@ func (p *patch) lookPatch(ctx context.Context) (workflow.Next, error) {
 	}
 	switch {
 	case mark.Sealing:
-		return workflow.Next{}, fmt.Errorf("node %s is being restarted, and its report is gone: somebody removed annotation %s", n.Name, kamino.AnnotationPatch)
+		return workflow.Next{}, fmt.Errorf("node %s is being restarted, and its report is gone: somebody removed annotation %s", n.Name,
+			kamino.AnnotationPatch)
 	case n.BootID != mark.BootID:
 		return workflow.Next{}, fmt.Errorf("node %s has booted while its packages were upgraded: somebody else restarted it", n.Name)
 	case !n.Tainted(kamino.TaintBlock):
-		return p.donor.remark(kamino.ActBlock, "block the node again with taint "+kamino.TaintBlock, n, mark, func(m *kamino.Mark) { m.Block = true })
+		return p.donor.remark(kamino.ActBlock, "block the node again with taint "+kamino.TaintBlock, n, mark,
+			func(m *kamino.Mark) { m.Block = true })
 	}
 	pod, err := p.donor.agentPod(ctx, n, kamino.TaskPatch)
 	never := pod.Refused || pod.Failed && !pod.Started && !pod.Ousted // it changed nothing, and will not
@@ -100,14 +103,17 @@ func (p *patch) lookPatch(ctx context.Context) (workflow.Next, error) {
 	case err != nil:
 		return workflow.Next{}, fmt.Errorf("read the pod that patches: %w", err)
 	case !mark.Begun && !never:
-		next, err := p.donor.remark(kamino.ActPatching, "record on the node that its packages are about to be upgraded", n, mark, func(m *kamino.Mark) { m.Begun = true })
+		next, err := p.donor.remark(kamino.ActPatching, "record on the node that its packages are about to be upgraded", n, mark,
+			func(m *kamino.Mark) { m.Begun = true })
 		return next.Announcing(kamino.ActPatch, upgradeThePackages), err
 	case !pod.Exists:
 		return workflow.Act(kamino.ActPatch, upgradeThePackages, func(ctx context.Context) error {
 			return p.engine.Cluster.StartAgent(ctx, n, kamino.TaskPatch, p.patchOrder(kamino.TaskPatch, ""))
 		}).Then("the package manager", 0), nil
 	case pod.Refused:
-		return p.untouched(n, mark, true, &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{{Code: kamino.CodePatch, Why: pod.Message, Do: "follow the message on the node, or choose another one"}}})
+		return p.untouched(n, mark, true, &kamino.RefusedError{Subject: "node " + n.Name,
+			Refusals: []kamino.Refusal{{Code: kamino.CodePatch, Why: pod.Message,
+				Do: "follow the message on the node, or choose another one"}}})
 	case pod.Ousted || pod.Done:
 		// The container runtime was restarted under the pod, or its report was removed. Another pod
 		// finds the unit.
@@ -123,7 +129,8 @@ func (p *patch) untouched(n kamino.Node, mark *kamino.Mark, sure bool, err error
 	if !sure || mark == nil || !mark.Begun {
 		return workflow.Next{}, err
 	}
-	return p.donor.remark(kamino.ActPatching, "record on the node that no package was changed", n, mark, func(m *kamino.Mark) { m.Begun = false })
+	return p.donor.remark(kamino.ActPatching, "record on the node that no package was changed", n, mark,
+		func(m *kamino.Mark) { m.Begun = false })
 }
 
 // lookBegun keeps a node blocked whose patch was not seen to end well, before the marks are
@@ -177,7 +184,8 @@ func (p *patch) lookReboot(ctx context.Context) (workflow.Next, error) {
 		p.Restarted = true
 		return workflow.Done("boot " + n.BootID), nil
 	case !mark.Sealing:
-		next, err := p.donor.remark(kamino.ActRestarting, "record on the node that it is about to be restarted", n, mark, func(m *kamino.Mark) { m.Sealing = true })
+		next, err := p.donor.remark(kamino.ActRestarting, "record on the node that it is about to be restarted", n, mark,
+			func(m *kamino.Mark) { m.Sealing = true })
 		return next.Announcing(kamino.ActRestart, "restart the node").Noting(func(l *kamino.Lease) {
 			l.Record.Sealing, l.Record.AwaySince, l.Record.AwayEnds = true, p.engine.date(), time.Time{}
 		}), err
@@ -242,9 +250,10 @@ func (p *patch) cycle(ctx context.Context, n kamino.Node, stage kamino.PowerCycl
 	if stage == "" {
 		p.held.Warn(fmt.Sprintf("node %s did not come back within %s: switching its machine off and on", n.Name, p.opts.Patch.Return))
 	}
-	return workflow.Act(kamino.ActPowerOff, "switch off the machine, which did not boot within "+p.opts.Patch.Return.String(), func(ctx context.Context) error {
-		return p.engine.Provider.SetPower(ctx, in.ID, kamino.PowerOff)
-	}).Noting(func(l *kamino.Lease) { l.Record.Cycled = cycleOff }), nil
+	return workflow.Act(kamino.ActPowerOff, "switch off the machine, which did not boot within "+p.opts.Patch.Return.String(),
+		func(ctx context.Context) error {
+			return p.engine.Provider.SetPower(ctx, in.ID, kamino.PowerOff)
+		}).Noting(func(l *kamino.Lease) { l.Record.Cycled = cycleOff }), nil
 }
 
 // keepBlocked marks a node as unhealthy, before the run restores the rest.
@@ -335,12 +344,14 @@ func (p *patch) askLook(ctx context.Context, n kamino.Node) (why string, next wo
 	case err != nil:
 		return "", next, fmt.Errorf("read the pod that examines the node: %w", err)
 	case !pod.Exists:
-		return "no pod has reported the state of the node", workflow.Act(kamino.ActLook, "examine the node's units and kernel", func(ctx context.Context) error {
-			p.asked = n.BootID
-			return p.engine.Cluster.StartAgent(ctx, n, kamino.TaskLook, p.patchOrder(kamino.TaskLook, ""))
-		}).Then("the examination of the node", 0), nil
+		return "no pod has reported the state of the node", workflow.Act(kamino.ActLook, "examine the node's units and kernel",
+			func(ctx context.Context) error {
+				p.asked = n.BootID
+				return p.engine.Cluster.StartAgent(ctx, n, kamino.TaskLook, p.patchOrder(kamino.TaskLook, ""))
+			}).Then("the examination of the node", 0), nil
 	case pod.Done || pod.Failed || p.asked != n.BootID:
-		return "no pod has reported the state of the node: the last one is " + pod.Message, p.donor.removePods("remove the pod that examined the node, to examine it again"), nil
+		return "no pod has reported the state of the node: the last one is " + pod.Message,
+			p.donor.removePods("remove the pod that examined the node, to examine it again"), nil
 	}
 	return "the examination of the node; its pod is " + pod.Message, next, nil
 }
@@ -363,7 +374,8 @@ func (p *patch) lookSign(ctx context.Context) (workflow.Next, error) {
 		}
 	}
 	p.Signed = p.stamp.UTC().Format(kamino.PatchedFormat)
-	if n.Labels[kamino.LabelPatched] == p.Signed && !mark.Begun && n.Annotations[kamino.AnnotationPatchFailed] == "" && !n.Tainted(kamino.TaintPatchFailed) {
+	if n.Labels[kamino.LabelPatched] == p.Signed && !mark.Begun && n.Annotations[kamino.AnnotationPatchFailed] == "" &&
+		!n.Tainted(kamino.TaintPatchFailed) {
 		return workflow.Done("patched at " + p.Signed), nil
 	}
 	if look := n.PatchAnswer(kamino.AnnotationPatchLook, p.held.Run, p.held.Lease.Record.Nonce); look == nil || look.Boot != n.BootID {
@@ -379,7 +391,8 @@ func (p *patch) lookSign(ctx context.Context) (workflow.Next, error) {
 // pastPatch is the entry of the run in the pool's history.
 func (p *patch) pastPatch(rec kamino.Record) kamino.PastRun {
 	now := p.engine.date()
-	past := kamino.PastRun{Run: p.held.Run, Donor: p.donor.node.Name, Work: kamino.WorkPatch, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.AwayFor().Seconds()}
+	past := kamino.PastRun{Run: p.held.Run, Donor: p.donor.node.Name, Work: kamino.WorkPatch, Ended: now,
+		Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.AwayFor().Seconds()}
 	if p.Report != nil {
 		past.Packages = len(p.Report.Changed)
 	}

@@ -28,7 +28,8 @@ func (e *Engine) Patch(ctx context.Context, opts kamino.PatchOptions) (PatchResu
 	if err != nil {
 		return result, err
 	}
-	t := &donorLimit{most: opts.MaxAway, maxNotReady: opts.MaxNotReady, away: map[kamino.PoolID]bool{}, ours: map[kamino.PoolID]bool{o.ID: o.Lease.Holder != ""}}
+	t := &donorLimit{most: opts.MaxAway, maxNotReady: opts.MaxNotReady, away: map[kamino.PoolID]bool{},
+		ours: map[kamino.PoolID]bool{o.ID: o.Lease.Holder != ""}}
 	return result, patchIn(ctx, e, opts, t, o, &result)
 }
 

@@ -35,13 +35,16 @@ func updateSteps(r *Run) []Step {
 		{Name: kamino.StepProtect, Original: "7", Does: "keep cluster-autoscaler from removing the donor", Back: "removed",
 			When: r.build.needed, Look: r.donor.lookProtect,
 			Takes: "the donor's protection", Until: kamino.StepReturn},
-		{Name: kamino.StepInventory, Does: "check why each file is on the donor's disk, and whether the disk may be sealed", Back: "pod removed",
+		{Name: kamino.StepInventory, Does: "check why each file is on the donor's disk, and whether the disk may be sealed",
+			Back: "pod removed",
 			When: r.build.needed, Look: r.donor.lookSurvey, Patient: true},
-		{Name: kamino.StepHold, Does: "take the donor out of service, where its pool would replace a node that is off", Back: "put back in service",
+		{Name: kamino.StepHold, Does: "take the donor out of service, where its pool would replace a node that is off",
+			Back: "put back in service",
 			When: r.build.mustHold, Look: r.donor.lookHold,
 			Takes: "the donor out of service", Until: kamino.StepReturn},
 		{Name: kamino.StepDrain, Original: "8", Does: "block the donor for new pods and evict its pods", Back: "unblocked",
-			When: r.build.needed, Look: r.donor.lookDrain, Notify: "Draining", Tells: taken, Limit: workflow.Unlimited, Shown: r.donor.drainTimeout, Plan: r.donor.planDrain,
+			When: r.build.needed, Look: r.donor.lookDrain, Notify: "Draining", Tells: taken, Limit: workflow.Unlimited,
+			Shown: r.donor.drainTimeout, Plan: r.donor.planDrain,
 			Takes: "the donor's block", Until: kamino.StepReturn},
 		{Name: kamino.StepSeal, Does: "seal the donor's disk and wait for the receipt",
 			When: r.build.needed, Look: r.donor.lookSeal, Plan: r.donor.planSeal,
@@ -54,7 +57,8 @@ func updateSteps(r *Run) []Step {
 			Takes: "the snapshot", Until: kamino.StepClean},
 		{Name: kamino.StepStart, Original: "10", Does: "start the donor and wait for its node",
 			When: r.build.marked, Look: r.donor.lookStart, Limit: returnLimit, Stubborn: true},
-		{Name: kamino.StepRelease, Does: "put the donor back in service", When: r.build.mustRelease, Look: r.donor.lookRelease, Limit: returnLimit, Stubborn: true},
+		{Name: kamino.StepRelease, Does: "put the donor back in service", When: r.build.mustRelease, Look: r.donor.lookRelease,
+			Limit: returnLimit, Stubborn: true},
 		{Name: kamino.StepReturn, Original: "11, 12", Does: "remove the block and the protection",
 			When: r.build.marked, Look: r.lookReturn, Notify: "Returned", Limit: returnLimit, Stubborn: true, DonorBack: true},
 		{Name: kamino.StepImage, Original: "13", Does: "build the image version from the snapshot", Back: "deleted when failed",
@@ -67,7 +71,8 @@ func updateSteps(r *Run) []Step {
 			When: r.image.wanted, Look: r.canary.lookJoin, Patient: true, Limit: proofLimit},
 		{Name: kamino.StepExamine, Does: "examine the canary: Ready in time, an identity of its own, and like its siblings",
 			When: r.image.wanted, Look: r.canary.lookExamine, Patient: true, Limit: workflow.Unlimited},
-		{Name: kamino.StepModel, Original: "16, 17, 18", Does: "point the pool's model at the image, in one write", Back: "the former model is saved",
+		{Name: kamino.StepModel, Original: "16, 17, 18", Does: "point the pool's model at the image, in one write",
+			Back: "the former model is saved",
 			When: r.image.promotes, Look: r.pointer.lookModel, Patient: true, Plan: r.pointer.planModel},
 		{Name: kamino.StepRetire, Does: "remove the canary and its Node object",
 			When: r.canary.mayExist, Look: r.canary.lookRetire, Patient: true, Spare: true},
@@ -96,7 +101,8 @@ func patchSteps(r *Run) []Step {
 			Look: r.donor.lookProtect, Takes: "the node's protection", Until: kamino.StepReturn},
 		{Name: kamino.StepCheck, Does: "check on the node that its packages can be upgraded: no interrupted upgrade, enough free space, a manager with the requested features", Back: "pod removed",
 			Look: r.patch.lookCheck, Patient: true},
-		{Name: kamino.StepHold, Does: "take the node out of service, where its pool would replace a node that is off", Back: "put back in service",
+		{Name: kamino.StepHold, Does: "take the node out of service, where its pool would replace a node that is off",
+			Back: "put back in service",
 			When: r.donor.mayRelease, Look: r.donor.lookHold, Takes: "the node out of service", Until: kamino.StepReturn},
 		{Name: kamino.StepDrain, Does: "block the node for new pods and evict its pods", Back: "unblocked",
 			Look: r.donor.lookDrain, Notify: "Draining", Tells: patched, Limit: workflow.Unlimited, Shown: r.donor.drainTimeout,
@@ -109,7 +115,8 @@ func patchSteps(r *Run) []Step {
 			Look: r.patch.lookPatched, Limit: workflow.Unlimited},
 		{Name: kamino.StepSign, Does: "mark the node as patched, with kured's annotation",
 			Look: r.patch.lookSign},
-		{Name: kamino.StepRelease, Does: "put the node back in service", When: r.donor.mayRelease, Look: r.donor.lookRelease, Limit: returnLimit, Stubborn: true},
+		{Name: kamino.StepRelease, Does: "put the node back in service", When: r.donor.mayRelease, Look: r.donor.lookRelease,
+			Limit: returnLimit, Stubborn: true},
 		{Name: kamino.StepReturn, Does: "remove the block and the protection",
 			Look: r.lookReturn, Notify: "Returned", Limit: returnLimit, Stubborn: true, DonorBack: true},
 	}
@@ -130,12 +137,15 @@ const takeTheLease = "take the pool's lease"
 // for a node that Kubernetes has forgotten, the record on the lease.
 func restitution(r *Run) []Step {
 	return []Step{
-		{Name: kamino.StepUnseal, Does: "remove the pods of the run", Look: r.donor.lookPods, Limit: returnLimit, Stubborn: true, Takes: "a node that is being given back", Until: kamino.StepReturn},
-		{Name: kamino.StepExamine, Does: "keep the node blocked if its packages were changed and nobody has examined it", When: r.donor.patching, Look: r.patch.lookBegun,
+		{Name: kamino.StepUnseal, Does: "remove the pods of the run", Look: r.donor.lookPods, Limit: returnLimit, Stubborn: true,
+			Takes: "a node that is being given back", Until: kamino.StepReturn},
+		{Name: kamino.StepExamine, Does: "keep the node blocked if its packages were changed and nobody has examined it",
+			When: r.donor.patching, Look: r.patch.lookBegun,
 			Limit: returnLimit, Stubborn: true},
 		{Name: kamino.StepStart, Does: "start the machine if it is off, and wait for its node", Look: r.donor.lookStart,
 			Limit: returnLimit, Stubborn: true},
-		{Name: kamino.StepRelease, Does: "put the node back in service", When: r.donor.mayRelease, Look: r.donor.lookRelease, Limit: returnLimit, Stubborn: true},
+		{Name: kamino.StepRelease, Does: "put the node back in service", When: r.donor.mayRelease, Look: r.donor.lookRelease,
+			Limit: returnLimit, Stubborn: true},
 		{Name: kamino.StepReturn, Does: "remove the block and the protection", Look: r.lookReturn,
 			Notify: "Returned", Limit: returnLimit, Stubborn: true, DonorBack: true},
 	}
@@ -144,8 +154,10 @@ func restitution(r *Run) []Step {
 // leftovers is the list of steps that clean up after a failed run.
 func leftovers(r *Run) []Step {
 	return []Step{
-		{Name: kamino.StepFailedVersion, Ends: kamino.StepImage, Does: "delete the failed image version", Look: r.build.lookFailedVersion, Patient: true, Spare: true, Limit: buildLimit},
-		{Name: kamino.StepClean, Does: "delete the snapshot", When: r.image.mayHaveSnapshot, Look: r.build.lookClean, Patient: true, Spare: true, Limit: buildLimit},
+		{Name: kamino.StepFailedVersion, Ends: kamino.StepImage, Does: "delete the failed image version", Look: r.build.lookFailedVersion,
+			Patient: true, Spare: true, Limit: buildLimit},
+		{Name: kamino.StepClean, Does: "delete the snapshot", When: r.image.mayHaveSnapshot, Look: r.build.lookClean, Patient: true,
+			Spare: true, Limit: buildLimit},
 	}
 }
 
@@ -160,7 +172,8 @@ func stayOn(r *Run) []Step {
 // canaryBack is the list of steps that remove the canary of a run that ends early.
 func canaryBack(r *Run) []Step {
 	return []Step{
-		{Name: kamino.StepRetire, Does: "remove the canary and its Node object", When: r.canary.mayExist, Look: r.canary.lookRetire, Patient: true},
+		{Name: kamino.StepRetire, Does: "remove the canary and its Node object", When: r.canary.mayExist,
+			Look: r.canary.lookRetire, Patient: true},
 	}
 }
 
@@ -196,7 +209,8 @@ func proveSteps(r *Run) []Step {
 func sweep(r *Run) []Step {
 	return []Step{
 		{Name: kamino.StepRetire, Does: "remove canaries", When: r.canary.makesCanaries, Look: r.canary.lookRetire, Patient: true},
-		{Name: kamino.StepFailedVersion, Does: "delete failed image versions", Look: r.restore.lookSweep, Patient: true, Limit: workflow.Unlimited},
+		{Name: kamino.StepFailedVersion, Does: "delete failed image versions", Look: r.restore.lookSweep, Patient: true,
+			Limit: workflow.Unlimited},
 		{Name: kamino.StepClean, Does: "delete the snapshot", When: r.restore.leftNone, Look: r.build.lookClean, Patient: true},
 	}
 }

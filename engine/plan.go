@@ -42,7 +42,8 @@ func planRun(ctx context.Context, e *Engine, opts kamino.Options, lease *kamino.
 	r := newRun(e, opts)
 	r.held.Lease = lease
 	r.plan = &poolstate.Plan{
-		Refusals: []kamino.Refusal{}, Steps: []poolstate.PlannedStep{}, Evictions: []kamino.Pod{}, ModelDiff: []kamino.FieldChange{}, Prune: []string{},
+		Refusals: []kamino.Refusal{}, Steps: []poolstate.PlannedStep{}, Evictions: []kamino.Pod{}, ModelDiff: []kamino.FieldChange{},
+		Prune: []string{},
 	}
 	if err := r.checkCredentials(ctx); err != nil {
 		return nil, err
@@ -104,7 +105,8 @@ var peekable = []string{kamino.StepGallery, kamino.StepDefinition, kamino.StepVe
 // change.
 func stepRefused(refusals []kamino.Refusal) bool {
 	return slices.ContainsFunc(refusals, func(r kamino.Refusal) bool {
-		return r.Allow == kamino.AllowAdopt || r.Code == kamino.CodeSealPod || r.Code == kamino.CodeNoCanary || slices.Contains(peekable, string(r.Code))
+		return r.Allow == kamino.AllowAdopt || r.Code == kamino.CodeSealPod || r.Code == kamino.CodeNoCanary ||
+			slices.Contains(peekable, string(r.Code))
 	})
 }
 
@@ -124,7 +126,8 @@ func (p *dryRun) peek(ctx context.Context) error {
 				p.plan.Refusals = append(p.plan.Refusals, refused.Refusals...)
 				continue
 			}
-			p.plan.Refusals = append(p.plan.Refusals, kamino.Refusal{Code: kamino.Code(s.Name), Why: err.Error(), Do: kamino.AdviceOr(err, "kamino status shows what is there")})
+			p.plan.Refusals = append(p.plan.Refusals,
+				kamino.Refusal{Code: kamino.Code(s.Name), Why: err.Error(), Do: kamino.AdviceOr(err, "kamino status shows what is there")})
 			continue
 		}
 		p.peeked[s.Name] = planned(next)
@@ -157,7 +160,8 @@ func (p *dryRun) planDonor(ctx context.Context) error {
 		if same := p.donor.sameAs(digest, p.donor.instance.VMID); same != nil {
 			p.plan.Refusals = append(p.plan.Refusals, same.RefuseSame(p.donor.node.Name))
 		} else if digest == "" {
-			p.doubt(kamino.StepVersion, "whether the node still has the packages that version "+v.Name+" was made of, which is withdrawn: the run checks that before the drain, and refuses if so")
+			p.doubt(kamino.StepVersion, "whether the node still has the packages that version "+v.Name+
+				" was made of, which is withdrawn: the run checks that before the drain, and refuses if so")
 		}
 	}
 	p.plan.Refusals = append(p.plan.Refusals, p.local...)
@@ -173,7 +177,8 @@ func (p *dryRun) planDonor(ctx context.Context) error {
 	case errors.Is(err, kamino.ErrForbidden):
 		p.doubt(kamino.StepRehearse, "whether the seal pod would be admitted: "+err.Error())
 	case errors.Is(err, kamino.ErrNotFound):
-		p.doubtAll(kamino.StepRehearse, []kamino.Warning{{Found: "whether the seal pod would be admitted: " + err.Error(), Do: kamino.AdviceOr(err, "")}})
+		p.doubtAll(kamino.StepRehearse, []kamino.Warning{{Found: "whether the seal pod would be admitted: " + err.Error(),
+			Do: kamino.AdviceOr(err, "")}})
 	case err != nil:
 		return fmt.Errorf("dry-run the seal of node %s: %w", p.donor.node.Name, err)
 	}
@@ -207,7 +212,8 @@ func (p *dryRun) planWorld(ctx context.Context) error {
 	p.plan.Version = p.image.version.Name
 	future := versions
 	if !p.image.preBuilt {
-		future = append([]kamino.Version{kamino.ParseVersion(kamino.Artifact{Name: p.image.version.Name, State: kamino.Succeeded, Use: kamino.Use{InModel: true}})}, versions...)
+		future = append([]kamino.Version{kamino.ParseVersion(kamino.Artifact{Name: p.image.version.Name, State: kamino.Succeeded,
+			Use: kamino.Use{InModel: true}})}, versions...)
 	}
 	after := lease.Ledger
 	if !strings.EqualFold(p.pool.Model.Image, next.Image) {

@@ -24,7 +24,8 @@ type pointer struct {
 // withdrawnMeanwhile is the error for a version that was withdrawn after it was chosen. A person
 // who names a version that is withdrawn already knows the reason.
 func (p *pointer) withdrawnMeanwhile(v kamino.Version) error {
-	return kamino.WithHint(fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Bad), "to use it anyway: kamino rollback --pool %s --to %s", p.pool.Name, v.Name)
+	return kamino.WithHint(fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Bad),
+		"to use it anyway: kamino rollback --pool %s --to %s", p.pool.Name, v.Name)
 }
 
 // overviewNow reads, under the lease, what a choice of another image needs.

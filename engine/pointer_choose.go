@@ -36,7 +36,8 @@ func (p *pointer) chooseReference(versions []kamino.Version) (workflow.Next, err
 	case stray != nil:
 		against = stray.String()
 	case tagged:
-		against = "image definition " + kamino.DefinitionName(p.pool.Name) + " has the tag " + kamino.TagPointer + "=" + kamino.TagPointerUnreliable
+		against = "image definition " + kamino.DefinitionName(p.pool.Name) + " has the tag " + kamino.TagPointer + "=" +
+			kamino.TagPointerUnreliable
 	}
 	if against == "" {
 		return workflow.Next{}, nil
@@ -46,7 +47,8 @@ func (p *pointer) chooseReference(versions []kamino.Version) (workflow.Next, err
 	if tagged || stray != nil {
 		next = "to trust it again, remove the tag " + kamino.TagPointer + " from the definition"
 	}
-	p.doubt(kamino.StepVersion, "whether new nodes would follow the image definition: "+against+". The model names the version instead; "+next)
+	p.doubt(kamino.StepVersion, "whether new nodes would follow the image definition: "+against+". The model names the version instead; "+
+		next)
 	return workflow.Next{}, nil
 }
 
@@ -58,8 +60,9 @@ func (p *pointer) refuseOwned() error {
 	if p.pool.Owner == nil || p.opts.NewNodes == 0 {
 		return nil
 	}
-	return &kamino.RefusedError{Subject: "pool " + p.pool.Name, Refusals: []kamino.Refusal{{Code: kamino.CodeOwned, Field: "--new-updated-nodes", Value: fmt.Sprint(p.opts.NewNodes),
-		Why: p.pool.Owner.Name + " writes the model and the number of instances, and would undo it", Do: "omit --new-updated-nodes"}}}
+	return &kamino.RefusedError{Subject: "pool " + p.pool.Name,
+		Refusals: []kamino.Refusal{{Code: kamino.CodeOwned, Field: "--new-updated-nodes", Value: fmt.Sprint(p.opts.NewNodes),
+			Why: p.pool.Owner.Name + " writes the model and the number of instances, and would undo it", Do: "omit --new-updated-nodes"}}}
 }
 
 // tagPointer writes the tag unreliable on the definition, or removes it.

@@ -72,7 +72,8 @@ func (p *pointer) lookModel(ctx context.Context) (workflow.Next, error) {
 func (p *pointer) promotedVersion(ctx context.Context) (kamino.Version, time.Time, error) {
 	v := p.image.version
 	age := kamino.Elapsed(p.image.readAt, p.engine.now())
-	if age <= kamino.JustNow || age < kamino.LookAge && (p.target().Offers() && p.reference == kamino.ByDefinition || p.result.ModelDiff != nil) {
+	if age <= kamino.JustNow || age < kamino.LookAge &&
+		(p.target().Offers() && p.reference == kamino.ByDefinition || p.result.ModelDiff != nil) {
 		return v, p.image.readAt, nil
 	}
 	found, err := p.engine.readVersion(ctx, p.pool, v.Name)
@@ -117,14 +118,16 @@ func (p *pointer) promote(ctx context.Context, pool kamino.Pool, want kamino.Tar
 	if want.Offers() && want.Reference == kamino.ByDefinition {
 		if (p.opts.ImageOnly || pool.Owner != nil && want.Seen.Unaccepted) && !p.opts.Offers {
 			p.result.Hidden = true
-			return workflow.Done("version " + want.Version + " stays hidden: its instances would run the model's own bootstrap; " + poolstate.HowToPromote(pool.Name, want.Version) + " offers it"), nil
+			return workflow.Done("version " + want.Version + " stays hidden: its instances would run the model's own bootstrap; " +
+				poolstate.HowToPromote(pool.Name, want.Version) + " offers it"), nil
 		}
 		return p.offer(ctx, pool, want)
 	}
 	if p.modelIsTheirs() && want.Former == nil {
 		return workflow.Done("the model is not written; it refers to " + kamino.LastSegments(pool.Model.Image, 3)), nil
 	} else if p.pool.Owner != nil {
-		return workflow.Next{}, kamino.WithHint(fmt.Errorf("%s writes the model of pool %s: it is not written", pool.Owner.Name, pool.Name), "change it there")
+		return workflow.Next{}, kamino.WithHint(fmt.Errorf("%s writes the model of pool %s: it is not written", pool.Owner.Name, pool.Name),
+			"change it there")
 	}
 	next, err := p.nextImage(ctx, pool, want)
 	if err != nil {
@@ -136,7 +139,8 @@ func (p *pointer) promote(ctx context.Context, pool kamino.Pool, want kamino.Tar
 		return p.unchanged(pool), nil
 	}
 	if was := p.held.Lease.Record.ModelWas; !p.ownImage(pool) && !strings.EqualFold(pool.Model.Image, next.Image) {
-		return workflow.Next{}, kamino.WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: the model is not changed",
+		return workflow.Next{}, kamino.WithHint(fmt.Errorf(
+			"somebody changed the image of pool %s from %s to %s during the run: the model is not changed",
 			pool.Name, kamino.LastSegments(was, 3), kamino.LastSegments(pool.Model.Image, 3)), "to replace it anyway, run again")
 	}
 	var born time.Time
@@ -146,14 +150,17 @@ func (p *pointer) promote(ctx context.Context, pool kamino.Pool, want kamino.Tar
 			return workflow.Next{}, err
 		}
 		if now := resolvedName(versions); now != want.Version {
-			return workflow.Next{}, kamino.WithHint(fmt.Errorf("the image definition now stands for %s, not for %s: the model of pool %s was not pointed at it",
-				cmp.Or(now, "nothing"), want.Version, pool.Name), "kamino rollback --pool %s --to VERSION sets the wanted one", pool.Name)
+			return workflow.Next{}, kamino.WithHint(
+				fmt.Errorf("the image definition now stands for %s, not for %s: the model of pool %s was not pointed at it",
+					cmp.Or(now, "nothing"), want.Version, pool.Name), "kamino rollback --pool %s --to VERSION sets the wanted one",
+				pool.Name)
 		}
 		born = kamino.NewestBirth(versions)
 	}
 	if lost := Unreturned(next.Diff); lost != "" && want.Former == nil && !p.unreturned {
 		p.unreturned = true
-		p.held.Warn("save from your template: " + lost + "; the provider does not return them, and kamino rollback --to original asks for them")
+		p.held.Warn("save from your template: " + lost +
+			"; the provider does not return them, and kamino rollback --to original asks for them")
 	}
 	write := workflow.Act(kamino.ActModel, describeDiff(pool, next.Diff), func(ctx context.Context) error {
 		p.result.ModelDiff = next.Diff
@@ -179,9 +186,10 @@ func (p *pointer) unchanged(pool kamino.Pool) workflow.Next {
 	if wrote := p.held.Lease.Ledger.Wrote; !p.opts.AdoptModel || wrote == nil || strings.EqualFold(wrote.Image, pool.Model.Image) {
 		return workflow.Done("refers to " + image)
 	}
-	return workflow.Act(kamino.ActModel, "adopt the image "+image+" of pool "+pool.Name, func(context.Context) error { return nil }).Noting(func(l *kamino.Lease) {
-		l.Ledger.Wrote = &kamino.WrittenModel{Image: pool.Model.Image, At: p.engine.date(), Seen: true}
-	})
+	return workflow.Act(kamino.ActModel, "adopt the image "+image+" of pool "+pool.Name, func(context.Context) error { return nil }).Noting(
+		func(l *kamino.Lease) {
+			l.Ledger.Wrote = &kamino.WrittenModel{Image: pool.Model.Image, At: p.engine.date(), Seen: true}
+		})
 }
 
 // offer makes the definition stand for a version: the one write that changes the next image of a
@@ -194,11 +202,13 @@ func (p *pointer) offer(ctx context.Context, pool kamino.Pool, want kamino.Targe
 		return workflow.Next{}, err
 	}
 	if was := p.held.Lease.Record.ModelWas; !p.ownImage(pool) {
-		return workflow.Next{}, kamino.WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: version %s is not offered",
+		return workflow.Next{}, kamino.WithHint(fmt.Errorf(
+			"somebody changed the image of pool %s from %s to %s during the run: version %s is not offered",
 			pool.Name, kamino.LastSegments(was, 3), kamino.LastSegments(pool.Model.Image, 3), v.Name), "to replace it anyway, run again")
 	}
 	if now := kamino.Resolved(versions); now != nil && kamino.CompareVersions(now.Name, v.Name) > 0 {
-		return workflow.Next{}, kamino.WithHint(fmt.Errorf("version %s is offered and counts as newer than %s: new nodes would still boot from it", now.Name, v.Name),
+		return workflow.Next{}, kamino.WithHint(fmt.Errorf(
+			"version %s is offered and counts as newer than %s: new nodes would still boot from it", now.Name, v.Name),
 			"if it is not wanted: kamino rollback --pool %s --to %s", pool.Name, v.Name)
 	}
 	pin := kamino.MovedPin(pool.Model.Image, versions)
@@ -211,14 +221,16 @@ func (p *pointer) offer(ctx context.Context, pool kamino.Pool, want kamino.Targe
 		}
 	}
 	promoted := func(l *kamino.Lease) {
-		if l.Ledger.Promoted = (&kamino.Promotion{Version: v.Name, Born: kamino.NewestBirth(versions)}); kamino.Points(pool.Model.Image, versions) {
+		if l.Ledger.Promoted = (&kamino.Promotion{Version: v.Name, Born: kamino.NewestBirth(versions)}); kamino.Points(
+			pool.Model.Image, versions) {
 			l.Ledger.NoteStood(resolvedName(versions), p.engine.date())
 		}
 	}
-	offer := workflow.Act(kamino.ActMarkVersion, "offer version "+v.Name+" to new nodes of pool "+pool.Name, func(ctx context.Context) error {
-		p.result.Changed, p.image.readAt, p.offeredAt = true, time.Time{}, read
-		return p.engine.Provider.Promote(ctx, pool, want)
-	})
+	offer := workflow.Act(kamino.ActMarkVersion, "offer version "+v.Name+" to new nodes of pool "+pool.Name,
+		func(ctx context.Context) error {
+			p.result.Changed, p.image.readAt, p.offeredAt = true, time.Time{}, read
+			return p.engine.Provider.Promote(ctx, pool, want)
+		})
 	if p.modelIsTheirs() || want.Reference != kamino.ByDefinition {
 		return offer.Noting(promoted), nil
 	}
@@ -229,17 +241,19 @@ func (p *pointer) offer(ctx context.Context, pool kamino.Pool, want kamino.Targe
 	if len(next.Diff) == 0 {
 		return offer.Noting(promoted), nil
 	}
-	return offer.Announcing(kamino.ActModel, describeDiff(pool, next.Diff)).Announcing(kamino.ActDeleteSnapshot, cleanText(p.pool)).Noting(func(l *kamino.Lease) {
-		p.noteModel(l, pool, next, want, kamino.NewestBirth(versions), prototype(pool, versions))
-		p.noted = true
-	}), nil
+	return offer.Announcing(kamino.ActModel, describeDiff(pool, next.Diff)).Announcing(kamino.ActDeleteSnapshot, cleanText(p.pool)).Noting(
+		func(l *kamino.Lease) {
+			p.noteModel(l, pool, next, want, kamino.NewestBirth(versions), prototype(pool, versions))
+			p.noted = true
+		}), nil
 }
 
 // ownImage reports whether the model's image is the one from the run's beginning, or one that
 // Kamino wrote.
 func (p *pointer) ownImage(pool kamino.Pool) bool {
 	wrote := p.held.Lease.Ledger.Wrote
-	return pool.Owner != nil || strings.EqualFold(pool.Model.Image, p.held.Lease.Record.ModelWas) || wrote != nil && strings.EqualFold(pool.Model.Image, wrote.Image)
+	return pool.Owner != nil || strings.EqualFold(pool.Model.Image, p.held.Lease.Record.ModelWas) || wrote != nil &&
+		strings.EqualFold(pool.Model.Image, wrote.Image)
 }
 
 // bornHidden reports whether a version of this run has to be created hidden: it has to be proved
@@ -264,7 +278,8 @@ func (p *pointer) nextImage(ctx context.Context, pool kamino.Pool, want kamino.T
 	if err != nil {
 		return next, fmt.Errorf("compare the model of pool %s: %w", pool.Name, err)
 	}
-	if p.whole = len(next.Diff) == 0 && want.Reference == kamino.ByDefinition; p.opts.AdoptModel || p.result.ModelDiff != nil || !p.held.Lease.Ledger.Leaves(pool, want, next) {
+	if p.whole = len(next.Diff) == 0 && want.Reference == kamino.ByDefinition; p.opts.AdoptModel || p.result.ModelDiff != nil ||
+		!p.held.Lease.Ledger.Leaves(pool, want, next) {
 		return next, nil
 	}
 	p.doubt(kamino.StepModel, "extensions that somebody added to the model since Kamino wrote it are kept, and new nodes run them: "+

@@ -40,7 +40,8 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	}
 	t := poolstate.Destination{Points: o.Follows(), Verb: kamino.VerbPromote}
 	for i, v := range o.Versions {
-		if opts.Version == "" && (v.Phase == kamino.PhaseWaiting || o.Halfway(v)) || kamino.CompareVersions(v.Name, opts.Version) == 0 && opts.Version != "" {
+		if opts.Version == "" && (v.Phase == kamino.PhaseWaiting || o.Halfway(v)) || kamino.CompareVersions(v.Name, opts.Version) == 0 &&
+			opts.Version != "" {
 			t.Version = &o.Versions[i]
 			break
 		}
@@ -51,14 +52,18 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	}
 	switch v := t.Version; {
 	case v == nil && opts.Version == "":
-		return Rollback{}, kamino.WithHint(fmt.Errorf("pool %s has no version that passed its proof and waits", o.Pool.Name), "%s", o.HowToName())
+		return Rollback{}, kamino.WithHint(fmt.Errorf("pool %s has no version that passed its proof and waits", o.Pool.Name),
+			"%s", o.HowToName())
 	case v == nil:
-		return Rollback{}, kamino.WithHint(fmt.Errorf("version %q of pool %s does not exist", opts.Version, o.Pool.Name), "kamino status lists them")
+		return Rollback{}, kamino.WithHint(fmt.Errorf("version %q of pool %s does not exist", opts.Version, o.Pool.Name),
+			"kamino status lists them")
 	case v.Bad != "":
 		return Rollback{}, kamino.WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.Pool.Name, v.Bad),
 			"to use it anyway: kamino rollback --pool %s --to %s", o.Pool.Name, v.Name)
 	case v.Unaccepted && o.Pool.Owner != nil && opts.Version == "":
-		return Rollback{}, kamino.WithHint(fmt.Errorf("version %s of pool %s was left hidden: its instances would run the bootstrap of the model, which %s writes", v.Name, o.Pool.Name, o.Pool.Owner.Name),
+		return Rollback{}, kamino.WithHint(fmt.Errorf(
+			"version %s of pool %s was left hidden: its instances would run the bootstrap of the model, which %s writes", v.Name,
+			o.Pool.Name, o.Pool.Owner.Name),
 			"%s offers it", poolstate.HowToPromote(o.Pool.Name, v.Name))
 	case v.Receipt == "" && !opts.AcceptUnsealed:
 		return Rollback{}, kamino.WithHint(fmt.Errorf("version %s of pool %s has no seal receipt: %s", v.Name, o.Pool.Name, v.Unsealed()),
@@ -72,13 +77,15 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 		return Rollback{}, &kamino.RefusedError{Subject: "pool " + o.Pool.Name, Refusals: []kamino.Refusal{pin.Refusal(o.Pool)}}
 	}
 	t.Adopts = opts.AdoptModel
-	if v := t.Version; v.Unaccepted && opts.Version != "" && e.livesIn(kamino.KindDefinition) && (o.Pool.Owner != nil || kamino.Points(o.Pool.Model.Image, o.Versions)) {
+	if v := t.Version; v.Unaccepted && opts.Version != "" && e.livesIn(kamino.KindDefinition) &&
+		(o.Pool.Owner != nil || kamino.Points(o.Pool.Model.Image, o.Versions)) {
 		t.Points, t.Offered = true, true // naming the version accepts its bootstrap; the model stays its owner's
 	}
 	if err := e.comeToPoint(ctx, &o, &t); err != nil {
 		return Rollback{}, err
 	}
-	if err := bootable(ctx, e, o, t, opts.DryRun || opts.Proof != nil); err != nil && (opts.Proof == nil || opts.DryRun) { // otherwise the proof waits
+	// otherwise the proof waits
+	if err := bootable(ctx, e, o, t, opts.DryRun || opts.Proof != nil); err != nil && (opts.Proof == nil || opts.DryRun) {
 		return Rollback{}, err
 	}
 	switch {
@@ -106,7 +113,8 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts kamino.WithdrawOption
 	now, i := o.Next(), kamino.IndexOf(o.Versions, opts.Version)
 	switch {
 	case opts.Version == "" && now == nil:
-		return Rollback{}, kamino.WithHint(fmt.Errorf("new nodes of pool %s boot from %s, which is not a version", o.Pool.Name, kamino.LastSegments(o.Pool.Model.Image, 3)), "%s", o.HowToName())
+		return Rollback{}, kamino.WithHint(fmt.Errorf("new nodes of pool %s boot from %s, which is not a version", o.Pool.Name,
+			kamino.LastSegments(o.Pool.Model.Image, 3)), "%s", o.HowToName())
 	case opts.Version == "":
 		same, err := o.Lease.Ledger.Withdrew.Again(now.Name, opts)
 		if err != nil {
@@ -115,10 +123,12 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts kamino.WithdrawOption
 			return Rollback{Pool: o.ID, Name: o.Pool.Name, From: now.Name, To: now.Name, GivenBack: o.GivenBack}, nil
 		}
 	case i < 0:
-		return Rollback{}, kamino.WithHint(fmt.Errorf("version %q of pool %s does not exist", opts.Version, o.Pool.Name), "kamino status lists them")
+		return Rollback{}, kamino.WithHint(fmt.Errorf("version %q of pool %s does not exist", opts.Version, o.Pool.Name),
+			"kamino status lists them")
 	}
 	v := o.Versions[i]
-	t := poolstate.Destination{Version: now, Points: o.Follows(), Stays: now == nil || now.Name != v.Name, Verb: kamino.VerbWithdraw, Why: kamino.Bad{Reason: opts.Reason, Nodes: opts.Nodes}}
+	t := poolstate.Destination{Version: now, Points: o.Follows(), Stays: now == nil || now.Name != v.Name, Verb: kamino.VerbWithdraw,
+		Why: kamino.Bad{Reason: opts.Reason, Nodes: opts.Nodes}}
 	if !t.Stays {
 		if t.Version = o.Fallback(); t.Version == nil {
 			return Rollback{}, o.NoFallback(fmt.Errorf("pool %s has no good version before %s: nothing is withdrawn", o.Pool.Name, v.Name))

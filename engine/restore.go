@@ -34,7 +34,8 @@ type RestoreOptions struct {
 // cannot be read is an error, and keeps its marks.
 func (e *Engine) Restore(ctx context.Context, opts RestoreOptions) ([]poolstate.Leftover, error) {
 	if opts.PoolIsGone && len(opts.Pools) != 1 {
-		return nil, kamino.WithHint(fmt.Errorf("--pool-is-gone requires exactly one pool, %d given", len(opts.Pools)), "kamino restore --pool POOL --pool-is-gone")
+		return nil, kamino.WithHint(fmt.Errorf("--pool-is-gone requires exactly one pool, %d given", len(opts.Pools)),
+			"kamino restore --pool POOL --pool-is-gone")
 	}
 	pools, left, err := leftPools(ctx, e)
 	if err != nil {
@@ -83,10 +84,12 @@ func chooseLeft(all []leftPool, names []string) ([]leftPool, error) {
 		}
 		switch len(chosen) - n {
 		case 0:
-			return nil, kamino.WithHint(fmt.Errorf("pool %q is unknown: no node and no lease names it", name), "the pools are %s", cmp.Or(strings.Join(known, ", "), "not to be found: check kubectl get nodes"))
+			return nil, kamino.WithHint(fmt.Errorf("pool %q is unknown: no node and no lease names it", name), "the pools are %s",
+				cmp.Or(strings.Join(known, ", "), "not to be found: check kubectl get nodes"))
 		case 1:
 		default:
-			return nil, kamino.WithHint(fmt.Errorf("pool %q is ambiguous: %d pools have that name", name, len(chosen)-n), "give the whole ID")
+			return nil, kamino.WithHint(fmt.Errorf("pool %q is ambiguous: %d pools have that name", name, len(chosen)-n),
+				"give the whole ID")
 		}
 	}
 	return chosen, nil
@@ -151,7 +154,8 @@ func leftPools(ctx context.Context, e *Engine) ([]leftPool, []poolstate.Leftover
 		} else if mark != nil {
 			p.nodes = append(p.nodes, n)
 		} else if b := n.Blocked(); b != nil {
-			foreign = append(foreign, poolstate.Leftover{Pool: id, Run: b.Run, Node: n.Name, What: "node is blocked " + b.String(), Reason: "needs a decision: " + b.Do()})
+			foreign = append(foreign, poolstate.Leftover{Pool: id, Run: b.Run, Node: n.Name, What: "node is blocked " + b.String(),
+				Reason: "needs a decision: " + b.Do()})
 		} else if n.Name != p.lease.Record.Donor {
 			p.others = append(p.others, n)
 		}
@@ -174,7 +178,8 @@ func unexplained(ctx context.Context, e *Engine, p leftPool) (left []poolstate.L
 	r.pool = kamino.Pool{ID: p.id, Name: p.id.Name()}
 	look := func(id kamino.InstanceID, node, machine string, ready bool) {
 		note := func(what, do string) {
-			left = append(left, poolstate.Leftover{Pool: p.id, Node: node, What: machine + " is " + what + ", and no known run did it", Reason: "needs a decision: unless this is intended, " + do})
+			left = append(left, poolstate.Leftover{Pool: p.id, Node: node, What: machine + " is " + what + ", and no known run did it",
+				Reason: "needs a decision: unless this is intended, " + do})
 		}
 		if !ready {
 			in, failed := e.Provider.Instance(ctx, id)
@@ -244,7 +249,8 @@ func restorePool(ctx context.Context, e *Engine, p leftPool, opts RestoreOptions
 	if held := (*kamino.HeldError)(nil); errors.As(err, &held) {
 		return append(left, made...), err
 	} else if err != nil {
-		err = kamino.WithHint(fmt.Errorf("restore pool %s: %w", r.pool.Name, err), "%s", cmp.Or(kamino.Hint(err), "fix the cause, then run: kamino restore"))
+		err = kamino.WithHint(fmt.Errorf("restore pool %s: %w", r.pool.Name, err), "%s",
+			cmp.Or(kamino.Hint(err), "fix the cause, then run: kamino restore"))
 		return append(left, made...), errors.Join(err, surveyed)
 	}
 	for i := range left {
@@ -260,7 +266,8 @@ func restorePool(ctx context.Context, e *Engine, p leftPool, opts RestoreOptions
 		}
 	}
 	if swept != nil {
-		swept = kamino.WithHint(fmt.Errorf("the donors of pool %s are back; clean up: %w", r.pool.Name, swept), "fix the cause, then run: kamino restore")
+		swept = kamino.WithHint(fmt.Errorf("the donors of pool %s are back; clean up: %w", r.pool.Name, swept),
+			"fix the cause, then run: kamino restore")
 	}
 	return append(left, made...), errors.Join(swept, surveyed)
 }
@@ -295,14 +302,16 @@ func (p leftPool) left() []poolstate.Leftover {
 		if err != nil || mark == nil {
 			continue
 		}
-		left = append(left, poolstate.Leftover{Pool: p.id, Run: mark.Run, Node: n.Name, What: "node is " + mark.Holds(), Begun: mark.Patches() && mark.Begun})
+		left = append(left, poolstate.Leftover{Pool: p.id, Run: mark.Run, Node: n.Name, What: "node is " + mark.Holds(),
+			Begun: mark.Patches() && mark.Begun})
 	}
 	if probe := p.lease.Record.Probe; probe != nil {
 		left = append(left, poolstate.Leftover{Pool: p.id, Run: probe.Run, What: "probe in namespace " + probe.Namespace})
 	}
 	if p.lease.Holder != "" {
 		left = append(left, poolstate.Leftover{Pool: p.id, Run: p.lease.Holder, Node: p.lease.Record.Donor,
-			What: fmt.Sprintf("lease held by process %s at step %s", cmp.Or(p.lease.Process, "unknown"), cmp.Or(p.lease.Record.Step, kamino.StepLock))})
+			What: fmt.Sprintf("lease held by process %s at step %s", cmp.Or(p.lease.Process, "unknown"),
+				cmp.Or(p.lease.Record.Step, kamino.StepLock))})
 	}
 	return left
 }
@@ -326,14 +335,16 @@ func (r *restoration) survey(ctx context.Context, p leftPool) ([]poolstate.Lefto
 		if n, mark, err := r.forgottenDonor(ctx, *s, lease); err != nil {
 			return left, err
 		} else if mark != nil {
-			left = append(left, poolstate.Leftover{Pool: r.pool.ID, Run: mark.Run, Node: n.Name, What: "node is off or out of service: snapshot " + s.Name + " names it as the donor of a run that the lease does not know"})
+			left = append(left, poolstate.Leftover{Pool: r.pool.ID, Run: mark.Run, Node: n.Name,
+				What: "node is off or out of service: snapshot " + s.Name + " names it as the donor of a run that the lease does not know"})
 		}
 	}
 	if !p.urgent() { // otherwise it is removed with the donor
 		if id, err := r.remains(kamino.Looking(ctx), p.members); err != nil {
 			return left, err
 		} else if id != "" {
-			left = append(left, poolstate.Leftover{Pool: r.pool.ID, What: "processes that a run suspended in the pool (on AWS: AZRebalance)"})
+			left = append(left, poolstate.Leftover{Pool: r.pool.ID,
+				What: "processes that a run suspended in the pool (on AWS: AZRebalance)"})
 		}
 	}
 	canaries, err := r.canary.leftCanaries(ctx)
@@ -450,7 +461,8 @@ func (r *restoration) lookRemains(ctx context.Context, nodes []kamino.Node) (wor
 	case r.runner.Spent() < kamino.LeaseDuration:
 		return workflow.WaitFor("acts of a process that lost its lease to end", kamino.LeaseDuration-r.runner.Spent()), nil
 	default:
-		return workflow.Act(kamino.ActRelease, "resume what a run suspended in the pool", func(ctx context.Context) error { return r.engine.holder().Release(ctx, r.pool, id) }).
+		return workflow.Act(kamino.ActRelease, "resume what a run suspended in the pool",
+			func(ctx context.Context) error { return r.engine.holder().Release(ctx, r.pool, id) }).
 			Then("the pool to resume it", 0), nil
 	}
 }
@@ -545,7 +557,8 @@ func (r *restoration) nodelessDonor(ctx context.Context, s kamino.Copy) (kamino.
 }
 
 func (r *restoration) giveBackForgotten(n kamino.Node, mark *kamino.Mark, s kamino.Copy) workflow.Next {
-	return workflow.ActSteps(kamino.ActGiveBack, fmt.Sprintf("give back node %s: snapshot %s names it as the donor of run %s, which the lease does not know", n.Name, s.Name, mark.Run),
+	return workflow.ActSteps(kamino.ActGiveBack, fmt.Sprintf(
+		"give back node %s: snapshot %s names it as the donor of run %s, which the lease does not know", n.Name, s.Name, mark.Run),
 		func(ctx context.Context) error { return r.giveBackNode(ctx, n, *mark) }).Of(n.Name)
 }
 
@@ -560,7 +573,8 @@ func (r *restoration) lookSweep(ctx context.Context) (workflow.Next, error) {
 			return workflow.Act(kamino.ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
 				return r.engine.Provider.Delete(ctx, r.pool, v.Artifact)
 			}).Of(v.Name), nil
-		case building && r.leaves != nil && v.State == kamino.Creating && (v.Excluded || !kamino.Points(r.pool.Model.Image, versions)) && r.leaves(v):
+		case building && r.leaves != nil && v.State == kamino.Creating && (v.Excluded || !kamino.Points(r.pool.Model.Image, versions)) &&
+			r.leaves(v):
 			r.left, r.build.foreign = true, "version "+v.Name+" is still being built from it"
 		case building:
 			return workflow.WaitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil
@@ -574,7 +588,8 @@ func (r *restoration) leftNone() bool { return !r.left }
 // retireLeft removes the canary, or its Node object, that an earlier proof could not remove.
 func retireLeft(ctx context.Context, e *Engine, o poolstate.State) error {
 	return underLease(ctx, e, o.Pool, func(r *Run) []Step {
-		return []Step{{Name: kamino.StepRetire, Does: "remove canaries", When: r.canary.makesCanaries, Look: r.canary.lookRetire, Patient: true}}
+		return []Step{{Name: kamino.StepRetire, Does: "remove canaries", When: r.canary.makesCanaries,
+			Look: r.canary.lookRetire, Patient: true}}
 	}, nil)
 }
 

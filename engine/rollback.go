@@ -119,11 +119,13 @@ func (m missingSecrets) Unwrap() error { return m.error }
 // secretsFor adds the secrets that a provider does not show to a saved model, and reports all that
 // are missing at once. A generic image whose instances get the prototype's empty custom data, or an
 // extension without its command, would never join the cluster, and nobody would know why.
-func secretsFor(ctx context.Context, e *Engine, o RollbackOptions, t *poolstate.Destination, pool kamino.Pool) (needs kamino.NextImage, err error) {
+func secretsFor(ctx context.Context, e *Engine, o RollbackOptions, t *poolstate.Destination, pool kamino.Pool) (needs kamino.NextImage,
+	err error) {
 	given := o.Secrets.CustomData != nil
 	switch {
 	case t.Saved == nil && (given || o.KeepCustomData || len(o.Secrets.Protected) > 0):
-		return needs, kamino.WithHint(fmt.Errorf("custom data and protected settings are for the original model, not for version %s", t.Name()), "use --to original, or omit them")
+		return needs, kamino.WithHint(fmt.Errorf("custom data and protected settings are for the original model, not for version %s",
+			t.Name()), "use --to original, or omit them")
 	case given && o.KeepCustomData:
 		return needs, kamino.WithHint(errors.New("--custom-data and --keep-custom-data are mutually exclusive"), "omit one of them")
 	case t.Saved == nil:
@@ -150,13 +152,18 @@ func secretsFor(ctx context.Context, e *Engine, o RollbackOptions, t *poolstate.
 	if len(next.Needs) > 0 {
 		none = append(none, "for an extension that has none, --protected-settings "+next.Needs[0]+"=none")
 	}
-	return next, kamino.WithHint(missingSecrets{fmt.Errorf("pool %s cannot go back to the original model without %s: the provider does not return them", pool.Name, strings.Join(lacks, " and "))},
-		"give them as in your template: kamino rollback --pool %s --to original %s; %s; --to VERSION needs none of it", pool.Name, strings.Join(give, " "), strings.Join(none, "; "))
+	return next, kamino.WithHint(missingSecrets{fmt.Errorf(
+		"pool %s cannot go back to the original model without %s: the provider does not return them", pool.Name,
+		strings.Join(lacks, " and "))},
+		"give them as in your template: kamino rollback --pool %s --to original %s; %s; --to VERSION needs none of it", pool.Name,
+		strings.Join(give, " "), strings.Join(none, "; "))
 }
 
 // pointTo moves the model of a pool to a target.
-func pointTo(ctx context.Context, e *Engine, o poolstate.State, t poolstate.Destination, bad []kamino.Version, dryRun bool) (Rollback, error) {
-	out := Rollback{Pool: o.ID, Name: o.Pool.Name, From: kamino.LastSegments(o.Pool.Model.Image, 3), To: t.Name(), Bad: []string{}, Good: []string{}, GivenBack: o.GivenBack}
+func pointTo(ctx context.Context, e *Engine, o poolstate.State, t poolstate.Destination, bad []kamino.Version,
+	dryRun bool) (Rollback, error) {
+	out := Rollback{Pool: o.ID, Name: o.Pool.Name, From: kamino.LastSegments(o.Pool.Model.Image, 3), To: t.Name(), Bad: []string{},
+		Good: []string{}, GivenBack: o.GivenBack}
 	if v := o.Next(); v != nil {
 		out.From = v.Name
 	}
@@ -170,10 +177,12 @@ func pointTo(ctx context.Context, e *Engine, o poolstate.State, t poolstate.Dest
 		return out, &kamino.RefusedError{Subject: "pool " + o.Pool.Name, Refusals: refusals}
 	}
 	if t.Points && !t.Stays && t.Version.Disputed {
-		return out, kamino.WithHint(fmt.Errorf("pool %s cannot use this version: %s", o.Pool.Name, t.Version.WhyDisputed()), "set excludeFromLatest to the same value in all its regions, or use an older version: kamino rollback --to")
+		return out, kamino.WithHint(fmt.Errorf("pool %s cannot use this version: %s", o.Pool.Name, t.Version.WhyDisputed()),
+			"set excludeFromLatest to the same value in all its regions, or use an older version: kamino rollback --to")
 	}
 	if o.Pool.Owner != nil && !t.Points && !t.Stays {
-		return out, kamino.WithHint(fmt.Errorf("%s writes the model of pool %s: kamino does not", o.Pool.Owner.Name, o.Pool.Name), "change it there; %s", o.TargetsHint())
+		return out, kamino.WithHint(fmt.Errorf("%s writes the model of pool %s: kamino does not", o.Pool.Owner.Name, o.Pool.Name),
+			"change it there; %s", o.TargetsHint())
 	}
 	out.ModelDiff = []kamino.FieldChange{}
 	if !t.Stays {
@@ -181,7 +190,8 @@ func pointTo(ctx context.Context, e *Engine, o poolstate.State, t poolstate.Dest
 		if err != nil {
 			return out, fmt.Errorf("compare the model of pool %s: %w", o.Pool.Name, err)
 		}
-		if o.Pool.Owner == nil && !t.Offered && (t.Adopts || !o.Lease.Ledger.Leaves(o.Pool, t.Spec(), next)) { // other changes of the owner stay
+		// other changes of the owner stay
+		if o.Pool.Owner == nil && !t.Offered && (t.Adopts || !o.Lease.Ledger.Leaves(o.Pool, t.Spec(), next)) {
 			out.ModelDiff = next.Diff
 		}
 	}
@@ -225,7 +235,8 @@ func repoint(ctx context.Context, e *Engine, o poolstate.State, t poolstate.Dest
 		r.held.Regain(ctx)
 	}
 	var failed *kamino.StepError
-	if errors.As(err, &failed) && failed.Step == kamino.StepMark && !m.to.Points && !errors.Is(err, errPromoted) && ctx.Err() == nil && !errors.Is(err, kamino.ErrLeaseLost) {
+	if errors.As(err, &failed) && failed.Step == kamino.StepMark && !m.to.Points && !errors.Is(err, errPromoted) && ctx.Err() == nil &&
+		!errors.Is(err, kamino.ErrLeaseLost) {
 		m.give(failed.Err)
 		err = nil
 	} else if err != nil && !m.to.Points && r.result.Changed {
@@ -310,7 +321,8 @@ func proveNamed(ctx context.Context, e *Engine, o poolstate.State, t poolstate.D
 		back.ModelDiff, back.Proof = append(back.ModelDiff[:0], r.result.ModelDiff...), r.canary.proved()
 		err = r.release(context.WithoutCancel(ctx), func(l *kamino.Lease) {
 			l.Ledger.NotePromoted(t.Name(), e.now())
-			l.Ledger.NotePast(kamino.PastRun{Run: r.held.Run, Work: kamino.WorkProve, Pointed: t.Name(), Verb: kamino.VerbPromote, Ended: e.date(),
+			l.Ledger.NotePast(kamino.PastRun{Run: r.held.Run, Work: kamino.WorkProve, Pointed: t.Name(), Verb: kamino.VerbPromote,
+				Ended:   e.date(),
 				Seconds: e.now().Sub(began).Seconds(), ProofSeconds: r.result.proofSeconds()})
 			l.Record = kamino.Record{} // it did not fail
 		})

@@ -61,7 +61,8 @@ func (m versionMarks) announce(l *kamino.Lease, at time.Time) {
 	for _, name := range m.making {
 		l.Ledger.NoteUnbuilt(name)
 	}
-	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool { return slices.Contains(m.plan.Good, n) })
+	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack),
+		func(n string) bool { return slices.Contains(m.plan.Good, n) })
 	if m.to.Stays || m.plan.From == m.plan.To {
 		return // the former promotion still holds
 	}
@@ -69,7 +70,8 @@ func (m versionMarks) announce(l *kamino.Lease, at time.Time) {
 		l.Ledger.Withdrew = &kamino.Withdrawal{Version: m.plan.From, To: m.plan.To, Reason: kamino.CutText(m.to.Why.Reason, kamino.MaxTag)}
 	} else if m.to.Unnamed {
 		l.Ledger.Withdrew = &kamino.Withdrawal{Version: m.plan.From, To: m.plan.To, Reason: "rolled back"}
-	} else if w != nil && (w.To != m.plan.To || m.to.Verb == kamino.VerbRollback) { // otherwise auto-update would end the withdrawal's state
+	} else if w != nil && (w.To != m.plan.To || m.to.Verb == kamino.VerbRollback) {
+		// otherwise auto-update would end the withdrawal's state
 		l.Ledger.Withdrew = nil
 	}
 	if l.Ledger.Promoted = nil; m.to.Points {
@@ -99,7 +101,8 @@ func (m versionMarks) settle(l *kamino.Lease, moved bool) {
 	}
 	l.Ledger.Unbuilt = slices.DeleteFunc(slices.Clone(l.Ledger.Unbuilt), func(n string) bool {
 		err, failed := m.failed[n]
-		return !slices.Contains(l.Ledger.RolledBack, n) || failed && !errors.Is(err, errUnbuilt) && !errors.Is(err, errNotListed) // it was complete, and not marked
+		// it was complete, and not marked
+		return !slices.Contains(l.Ledger.RolledBack, n) || failed && !errors.Is(err, errUnbuilt) && !errors.Is(err, errNotListed)
 	})
 }
 
@@ -187,7 +190,8 @@ func (m versionMarks) look(ctx context.Context, p *pointer) (workflow.Next, erro
 		return workflow.Wait(why), err
 	}
 	if now := resolvedName(versions); now != m.plan.To && !m.to.Stays {
-		return workflow.Next{}, kamino.WithHint(fmt.Errorf("the image definition of pool %s now stands for %s, not for %s: somebody offered or excluded versions meanwhile",
+		return workflow.Next{}, kamino.WithHint(fmt.Errorf(
+			"the image definition of pool %s now stands for %s, not for %s: somebody offered or excluded versions meanwhile",
 			p.pool.Name, cmp.Or(now, "nothing"), m.plan.To), "run again")
 	}
 	return workflow.Done("the versions are marked"), nil
@@ -195,7 +199,8 @@ func (m versionMarks) look(ctx context.Context, p *pointer) (workflow.Next, erro
 
 // write is the act that offers or withdraws a version of the plan, after those that were written
 // before.
-func (m versionMarks) write(ctx context.Context, p *pointer, v kamino.Version, versions []kamino.Version, before []string) (workflow.Next, error) {
+func (m versionMarks) write(ctx context.Context, p *pointer, v kamino.Version, versions []kamino.Version,
+	before []string) (workflow.Next, error) {
 	word, bad := "offer", slices.Contains(m.plan.Bad, v.Name)
 	if bad {
 		word = "withdraw"
@@ -323,7 +328,8 @@ func (m versionMarks) promotedMeanwhile(ctx context.Context, p *pointer, v kamin
 	if !bad || !boots {
 		return nil
 	}
-	return kamino.WithHint(fmt.Errorf("new nodes of pool %s boot from version %s, which is not withdrawn: %w", p.pool.Name, v.Name, errPromoted), "run again")
+	return kamino.WithHint(fmt.Errorf("new nodes of pool %s boot from version %s, which is not withdrawn: %w", p.pool.Name, v.Name,
+		errPromoted), "run again")
 }
 
 // refusePaused reads the stop switch again before the write, because the first read is old by then.
@@ -387,7 +393,8 @@ func (m versionMarks) lookTarget(ctx context.Context, p *pointer, t poolstate.De
 func (m versionMarks) awaitBuilds(ctx context.Context, r *Run) func(*kamino.Lease) {
 	l := r.held.Lease.Ledger
 	mark := func(ctx context.Context) (workflow.Next, error) { return m.look(ctx, &r.pointer) }
-	err := r.exec(ctx, []Step{{Name: kamino.StepFailedVersion, Does: "wait for the version that an interrupted run was building", Look: r.restore.lookSweep, Patient: true, Limit: workflow.Unlimited}})
+	err := r.exec(ctx, []Step{{Name: kamino.StepFailedVersion, Does: "wait for the version that an interrupted run was building",
+		Look: r.restore.lookSweep, Patient: true, Limit: workflow.Unlimited}})
 	if err == nil {
 		// A failed version is deleted and need not be marked.
 		built := func(name string, err error) bool {

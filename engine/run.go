@@ -38,8 +38,10 @@ func newRun(e *Engine, opts kamino.Options) *Run {
 	r.patch = patch{common: c, donor: &r.donor}
 	r.build = build{common: c, donor: &r.donor, image: &r.image, pointer: &r.pointer, canary: &r.canary}
 	r.dry.Run, r.restore.Run = r, r
-	r.held = lock.Lock{Leases: e.Cluster, Clock: e.clock(), Process: e.Process, NewID: e.NewID, Sighted: e.Sighted, Report: e.report, MinPoll: e.minPoll(), Pool: &r.pool}
-	r.runner = workflow.Runner{Host: runHost{r}, Lock: &r.held, Clock: e.clock(), MinPoll: e.minPoll(), MaxPoll: cmp.Or(e.MaxPoll, 5*time.Second)}
+	r.held = lock.Lock{Leases: e.Cluster, Clock: e.clock(), Process: e.Process, NewID: e.NewID, Sighted: e.Sighted, Report: e.report,
+		MinPoll: e.minPoll(), Pool: &r.pool}
+	r.runner = workflow.Runner{Host: runHost{r}, Lock: &r.held, Clock: e.clock(), MinPoll: e.minPoll(),
+		MaxPoll: cmp.Or(e.MaxPoll, 5*time.Second)}
 	return r
 }
 
@@ -115,7 +117,8 @@ func underLease(ctx context.Context, e *Engine, pool kamino.Pool, steps func(*Ru
 // cannot be read stops nothing. A run that restores, or takes a version back, continues.
 func (r *Run) heldUp(ctx context.Context, s Step) error {
 	now := r.engine.now()
-	if r.held.Lease == nil || r.held.GivingBack || s.Stubborn || r.takesBack() || !r.held.Mine() || now.Sub(r.pauseAsked) < workflow.PauseSeen {
+	if r.held.Lease == nil || r.held.GivingBack || s.Stubborn || r.takesBack() || !r.held.Mine() ||
+		now.Sub(r.pauseAsked) < workflow.PauseSeen {
 		return nil
 	}
 	var refused *kamino.RefusedError

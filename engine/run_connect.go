@@ -122,9 +122,10 @@ func (r *Run) lookRecover(ctx context.Context) (workflow.Next, error) {
 		return next, err
 	}
 	if n := r.donor.node; n.Twin != "" && !continues {
-		return workflow.Next{}, &kamino.RefusedError{Subject: "node " + n.Name, Refusals: []kamino.Refusal{{Code: kamino.CodeMachine, Field: "spec.providerID", Value: string(n.ProviderID),
-			Why: "node " + n.Twin + " shows the same machine: the disk of another node could become the image",
-			Do:  "find out which of the two runs on it, and delete the other Node object: kubectl delete node NODE"}}}
+		return workflow.Next{}, &kamino.RefusedError{Subject: "node " + n.Name,
+			Refusals: []kamino.Refusal{{Code: kamino.CodeMachine, Field: "spec.providerID", Value: string(n.ProviderID),
+				Why: "node " + n.Twin + " shows the same machine: the disk of another node could become the image",
+				Do:  "find out which of the two runs on it, and delete the other Node object: kubectl delete node NODE"}}}
 	}
 	if r.held.Adopted && !continues {
 		return workflow.Act(kamino.ActBegin, "begin a new run in place of "+r.held.Run, func(ctx context.Context) error {
@@ -216,12 +217,13 @@ func (r *Run) leftBehind(ctx context.Context, nodes []kamino.Node, continues boo
 		return workflow.Next{}, false, nil
 	}
 	mark := kamino.Mark{Run: r.held.Run, Pool: r.pool.ID, Instance: rec.Instance, VMID: rec.VMID}
-	return workflow.ActSteps(kamino.ActGiveBack, fmt.Sprintf("give back the machine of node %s, which run %s left", rec.Donor, r.held.Run), func(ctx context.Context) error {
-		if err := r.giveBackNode(ctx, kamino.Node{Name: rec.Donor}, mark); err != nil {
-			return err
-		}
-		return r.held.SetLease(ctx, func(l *kamino.Lease) { l.Record.Sealing, l.Record.Held = false, false })
-	}), true, nil
+	return workflow.ActSteps(kamino.ActGiveBack, fmt.Sprintf("give back the machine of node %s, which run %s left", rec.Donor, r.held.Run),
+		func(ctx context.Context) error {
+			if err := r.giveBackNode(ctx, kamino.Node{Name: rec.Donor}, mark); err != nil {
+				return err
+			}
+			return r.held.SetLease(ctx, func(l *kamino.Lease) { l.Record.Sealing, l.Record.Held = false, false })
+		}), true, nil
 }
 
 // fit compares the donor with the pool's model and image definition before anything is changed.

@@ -15,7 +15,8 @@ import (
 // not to blame.
 func (r *Run) afterPromotion(err error) error {
 	proof := (*kamino.ProofError)(nil)
-	if err == nil || errors.As(err, &proof) || !r.pointer.promotedHere() || !r.image.promotes() || r.result.Hidden || r.pointer.modelIsTheirs() {
+	if err == nil || errors.As(err, &proof) || !r.pointer.promotedHere() || !r.image.promotes() || r.result.Hidden ||
+		r.pointer.modelIsTheirs() {
 		return err
 	}
 	return fmt.Errorf("%w; version %s is promoted: new nodes of pool %s boot from it already", err, r.image.version.Name, r.pool.Name)
@@ -32,8 +33,10 @@ func (r *Run) finish(ctx context.Context, started time.Time) error {
 			l.Ledger.Wrote = &kamino.WrittenModel{Image: w.Image, At: w.At, Seen: true, Whole: true}
 		}
 		if r.donor.used() || r.result.Changed {
-			l.Ledger.NotePast(kamino.PastRun{Run: r.held.Run, Donor: cmp.Or(r.image.version.Donor, r.donor.node.Name), Version: r.image.version.Name,
-				Ended: now.UTC(), Seconds: now.Sub(started).Seconds(), AwaySeconds: r.donor.awayFor().Seconds(), ProofSeconds: r.result.proofSeconds()})
+			l.Ledger.NotePast(kamino.PastRun{Run: r.held.Run, Donor: cmp.Or(r.image.version.Donor, r.donor.node.Name),
+				Version: r.image.version.Name,
+				Ended:   now.UTC(), Seconds: now.Sub(started).Seconds(), AwaySeconds: r.donor.awayFor().Seconds(),
+				ProofSeconds: r.result.proofSeconds()})
 		}
 		l.Record = kamino.Record{} // it did not fail
 	})

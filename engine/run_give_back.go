@@ -80,7 +80,8 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		return errors.Join(cause, r.release(ctx, func(l *kamino.Lease) { l.Record = kamino.Record{} })) // no run that could be reported
 	}
 	r.held.GivingBack = true
-	if rec := r.held.Lease.Record; r.held.Adopted && rec.Donor != "" && !(rec.Donor == r.donor.node.Name && kamino.SameVM(rec.VMID, r.donor.instance.VMID)) {
+	if rec := r.held.Lease.Record; r.held.Adopted && rec.Donor != "" &&
+		!(rec.Donor == r.donor.node.Name && kamino.SameVM(rec.VMID, r.donor.instance.VMID)) {
 		// The adopted run had another donor, and still has it.
 		r.donor.node = kamino.Node{Name: rec.Donor}
 		r.donor.instance = kamino.Instance{ID: rec.Instance, VMID: rec.VMID}
@@ -88,7 +89,8 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 	r.tell(kamino.Event{Kind: kamino.EventGivingBack, Percent: -1, Message: cause.Error()})
 	errs := []error{cause}
 	if err := r.held.Persist(ctx, "write failure on", func(l *kamino.Lease) {
-		l.Record.GivingBack, l.Record.Failure, l.Record.FailedAt, l.Record.Interrupted = true, kamino.CutText(cause.Error(), 5*kamino.MaxFailure), kamino.FailedStep(cause), interrupted
+		l.Record.GivingBack, l.Record.Failure, l.Record.FailedAt, l.Record.Interrupted = true,
+			kamino.CutText(cause.Error(), 5*kamino.MaxFailure), kamino.FailedStep(cause), interrupted
 		if proof := (*kamino.ProofError)(nil); errors.As(cause, &proof) {
 			l.Record.Proof = proof.Outcome
 		}
@@ -98,7 +100,8 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		}
 		errs = append(errs, err)
 	}
-	if proof := (*kamino.ProofError)(nil); !interrupted && r.work() == "" && !errors.As(cause, &proof) { // for other runs there is an event already
+	// for other runs there is an event already
+	if proof := (*kamino.ProofError)(nil); !interrupted && r.work() == "" && !errors.As(cause, &proof) {
 		r.warn(ctx, r.donor.node, kamino.EventRunFailed, "run "+r.held.Run+" failed, and gives back what it took: "+cause.Error(), cause)
 	}
 	failed := r.giveBack(ctx, cause)
@@ -144,8 +147,9 @@ func (r *Run) startForgotten(ctx context.Context) error {
 		return removed
 	}
 	r.held.Before, r.held.Lease = rec, nil
-	return errors.Join(removed, r.exec(context.WithoutCancel(ctx), []Step{{Name: kamino.StepStayOn, Does: "start the machine of this run, which the run that holds the lease does not know",
-		Look: r.lookForgotten, Limit: returnLimit, Stubborn: true}}))
+	return errors.Join(removed, r.exec(context.WithoutCancel(ctx),
+		[]Step{{Name: kamino.StepStayOn, Does: "start the machine of this run, which the run that holds the lease does not know",
+			Look: r.lookForgotten, Limit: returnLimit, Stubborn: true}}))
 }
 
 // lookForgotten starts a machine, and watches it for a while: a sealed one switches itself off, and
@@ -166,7 +170,8 @@ func (r *Run) lookForgotten(ctx context.Context) (workflow.Next, error) {
 // of a run whose lease went back in time, because the marks may have come back with it.
 func (r *Run) stayedOn(ctx context.Context) error {
 	if !r.held.Remade.IsZero() && r.donor.node.Name != "" && !r.held.GivingBack {
-		if err := r.exec(ctx, []Step{{Name: kamino.StepReturn, Does: "remove the block and the protection if they came back", Look: r.lookReturn, Limit: returnLimit, Stubborn: true}}); err != nil {
+		if err := r.exec(ctx, []Step{{Name: kamino.StepReturn, Does: "remove the block and the protection if they came back",
+			Look: r.lookReturn, Limit: returnLimit, Stubborn: true}}); err != nil {
 			return err
 		}
 	}

@@ -23,9 +23,11 @@ func (r *Run) lookReuse(ctx context.Context) (workflow.Next, error) {
 	why := r.build.reusable(s)
 	switch {
 	case s.OfFormer:
-		return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(fmt.Errorf("snapshot %s was made of an earlier pool of this name", name), "delete or rename it, then run again")}
+		return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(fmt.Errorf("snapshot %s was made of an earlier pool of this name",
+			name), "delete or rename it, then run again")}
 	case !s.Ours():
-		return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(fmt.Errorf("snapshot %s exists and was not made by kamino (no tag %s)", name, kamino.TagBuiltFrom),
+		return workflow.Next{}, kamino.InTheWay{Err: kamino.WithHint(fmt.Errorf("snapshot %s exists and was not made by kamino (no tag %s)",
+			name, kamino.TagBuiltFrom),
 			"delete or rename it, then run again")}
 	case s.State == kamino.Deleting:
 		return workflow.Wait("an old snapshot to be deleted"), nil
@@ -52,5 +54,6 @@ func (r *Run) lookReuse(ctx context.Context) (workflow.Next, error) {
 			return next, nil
 		}
 	}
-	return r.build.deleteSnapshot(ctx, s, fmt.Sprintf("delete the stale snapshot taken from %s: %s", s.Donor, cmp.Or(why, "it is "+string(s.State))))
+	return r.build.deleteSnapshot(ctx, s, fmt.Sprintf("delete the stale snapshot taken from %s: %s", s.Donor,
+		cmp.Or(why, "it is "+string(s.State))))
 }

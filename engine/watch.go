@@ -16,7 +16,8 @@ import (
 
 // newborn lists the instances of a pool that boot from an image. The image of each instance is read
 // once; elders are the instances with another image, which are not read again.
-func newborn(ctx context.Context, e *Engine, pool kamino.Pool, image string, elders *map[kamino.InstanceID]bool) (born []kamino.Instance, err error) {
+func newborn(ctx context.Context, e *Engine, pool kamino.Pool, image string, elders *map[kamino.InstanceID]bool) (born []kamino.Instance,
+	err error) {
 	ids, err := e.Provider.Instances(ctx, pool)
 	if err != nil {
 		return nil, fmt.Errorf("list the instances of pool %s: %w", pool.Name, err)
@@ -165,7 +166,8 @@ func watchOnce(ctx context.Context, e *Engine, p *watched, o poolstate.State, no
 
 // doubtful reports new nodes that were not Ready and cannot be judged: the instances that are gone
 // since the last look, and those that were there before a time (the budget ago).
-func doubtful(e *Engine, p *watched, o poolstate.State, nodes []kamino.Node, lost []poolstate.NewNode, before time.Time, long time.Duration, well bool) {
+func doubtful(e *Engine, p *watched, o poolstate.State, nodes []kamino.Node, lost []poolstate.NewNode, before time.Time,
+	long time.Duration, well bool) {
 	for _, n := range lost {
 		if n.Failure == "" { // otherwise the cloud did not create it
 			doubt(e, p, o, "node %s, whose machine is gone: it counts only if it ran for %s while other nodes were Ready and was no spot instance", n.Hostname, long)
@@ -192,8 +194,9 @@ func doubt(e *Engine, p *watched, o poolstate.State, format string, args ...any)
 	}
 	p.doubts = append(p.doubts, format)
 	pool := cmp.Or(o.Pool.Name, o.ID.Name())
-	e.report(kamino.Event{Kind: kamino.EventWarning, Pool: pool, Step: kamino.StepWatch, Percent: -1, Message: fmt.Sprintf("the watch of version %s cannot judge %s; if its nodes do not become Ready: kamino withdraw --pool %s --version %[1]s --reason TEXT",
-		p.version, fmt.Sprintf(format, args...), pool)})
+	e.report(kamino.Event{Kind: kamino.EventWarning, Pool: pool, Step: kamino.StepWatch, Percent: -1,
+		Message: fmt.Sprintf("the watch of version %s cannot judge %s; if its nodes do not become Ready: kamino withdraw --pool %s --version %[1]s --reason TEXT",
+			p.version, fmt.Sprintf(format, args...), pool)})
 }
 
 // blames makes sure, for each late node, that other kubelets reach the API server and that the node
@@ -234,18 +237,22 @@ func passing(err error) bool {
 
 func withdrawLate(ctx context.Context, e *Engine, p *watched, o poolstate.State, late, of int, budget time.Duration) error {
 	version := p.version
-	proof := &kamino.ProofError{Version: version, Outcome: kamino.ProofFailed, Findings: []kamino.Finding{{Check: "watch", Outcome: kamino.ProofFailed,
-		Evidence: fmt.Sprintf("%d of %d new nodes of pool %s were not Ready within %s", late, of, o.Pool.Name, budget)}}}
+	proof := &kamino.ProofError{Version: version, Outcome: kamino.ProofFailed,
+		Findings: []kamino.Finding{{Check: "watch", Outcome: kamino.ProofFailed,
+			Evidence: fmt.Sprintf("%d of %d new nodes of pool %s were not Ready within %s", late, of, o.Pool.Name, budget)}}}
 	e.report(kamino.Event{Kind: kamino.EventWarning, Pool: o.Pool.Name, Step: kamino.StepWatch, Percent: -1, Message: proof.Error()})
 	bad := badBy(proof)
-	if _, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: string(o.ID), Version: version, Reason: bad.Reason, Nodes: bad.Nodes}); err != nil {
+	if _, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: string(o.ID), Version: version, Reason: bad.Reason,
+		Nodes: bad.Nodes}); err != nil {
 		proof.Kept = true
 		if !p.kept && !passing(err) {
 			p.kept = true
-			e.report(kamino.Event{Kind: kamino.EventWarning, Pool: o.Pool.Name, Step: kamino.StepWatch, Percent: -1, Message: "version " + version + " was not withdrawn: " + err.Error()})
+			e.report(kamino.Event{Kind: kamino.EventWarning, Pool: o.Pool.Name, Step: kamino.StepWatch, Percent: -1,
+				Message: "version " + version + " was not withdrawn: " + err.Error()})
 			why := kamino.CutText(strings.Join(append([]string{err.Error()}, kamino.Advice(err)...), ": "), kamino.MaxFailure)
 			err = errors.Join(err, underLease(ctx, e, o.Pool, nil, func(l *kamino.Lease) {
-				l.Ledger.NotePast(kamino.PastRun{Run: l.Holder, Ended: e.date(), Verb: kamino.VerbWithdraw, Withdrawn: version, Reason: bad.Reason, Step: kamino.StepWatch, Failure: why})
+				l.Ledger.NotePast(kamino.PastRun{Run: l.Holder, Ended: e.date(), Verb: kamino.VerbWithdraw, Withdrawn: version,
+					Reason: bad.Reason, Step: kamino.StepWatch, Failure: why})
 			}))
 		}
 		return errors.Join(proof, fmt.Errorf("withdraw version %s: %w", version, err))

@@ -96,7 +96,8 @@ func newAPI(cfg *rest.Config) (api, error) {
 		cronJobs:    in[batchv1.CronJob, batchv1.CronJobList](batch, "cronjobs"),
 		daemonSets:  in[appsv1.DaemonSet, appsv1.DaemonSetList](apps, "daemonsets"),
 		deployments: in[appsv1.Deployment, appsv1.DeploymentList](apps, "deployments"),
-		requests:    in[certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList](certificates, "certificatesigningrequests")(""),
+		requests: in[certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList](certificates,
+			"certificatesigningrequests")(""),
 		evict: func(ctx context.Context, e *policyv1.Eviction) error {
 			return core.Post().Namespace(e.Namespace).Resource("pods").Name(e.Name).SubResource("eviction").Body(e).Do(ctx).Error()
 		},
@@ -166,7 +167,8 @@ func (c client[T, L, PT, PL]) Create(ctx context.Context, object *T, opts metav1
 	return c.answer(ctx, c.to(c.rest.Post()).VersionedParams(&opts, parameters).Body(PT(object)))
 }
 
-func (c client[T, L, PT, PL]) Patch(ctx context.Context, name string, how types.PatchType, patch []byte, opts metav1.PatchOptions, subresources ...string) (*T, error) {
+func (c client[T, L, PT, PL]) Patch(ctx context.Context, name string, how types.PatchType, patch []byte, opts metav1.PatchOptions,
+	subresources ...string) (*T, error) {
 	return c.answer(ctx, c.to(c.rest.Patch(how)).Name(name).SubResource(subresources...).VersionedParams(&opts, parameters).Body(patch))
 }
 

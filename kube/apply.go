@@ -55,7 +55,8 @@ func (c *Cluster) Apply(ctx context.Context, manifest string, dryRun bool) (Appl
 	if err = explain("get "+meta.Kind+"/"+meta.Name, err); err != nil && !errors.Is(err, kamino.ErrNotFound) {
 		return out, fmt.Errorf("read %s %s: %w", meta.Kind, meta.Name, err)
 	}
-	apply := client.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", fieldManager).Param("force", "true").Body([]byte(manifest))
+	apply := client.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", fieldManager).Param("force",
+		"true").Body([]byte(manifest))
 	if dryRun {
 		apply = apply.Param("dryRun", metav1.DryRunAll)
 	}

@@ -54,9 +54,11 @@ func (c *Cluster) PreflightProof(ctx context.Context, probe []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.api.jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager})
+	_, err = c.api.jobs(job.Namespace).Create(ctx, job,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager})
 	if apierrors.IsForbidden(err) { // also by a quota, or by an admission plugin
-		return kamino.WithHint(explain("create jobs.batch -n "+job.Namespace, err), "bind the ClusterRole kamino-probe in namespace %s to Kamino's account (chart: prove.probeNamespace)", job.Namespace)
+		return kamino.WithHint(explain("create jobs.batch -n "+job.Namespace, err),
+			"bind the ClusterRole kamino-probe in namespace %s to Kamino's account (chart: prove.probeNamespace)", job.Namespace)
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		return refuseProbe(err)
@@ -202,7 +204,8 @@ func unconfined(pod *corev1.PodTemplateSpec) string {
 	}
 	for _, v := range spec.Volumes {
 		of := v.VolumeSource
-		of.EmptyDir, of.Secret, of.ConfigMap, of.Projected, of.DownwardAPI, of.PersistentVolumeClaim, of.Ephemeral, of.CSI, of.Image = nil, nil, nil, nil, nil, nil, nil, nil, nil
+		of.EmptyDir, of.Secret, of.ConfigMap, of.Projected, of.DownwardAPI, of.PersistentVolumeClaim, of.Ephemeral, of.CSI, of.Image = nil,
+			nil, nil, nil, nil, nil, nil, nil, nil
 		if of != (corev1.VolumeSource{}) {
 			return "volume " + v.Name + " of this kind"
 		}
@@ -357,7 +360,8 @@ func unstarted(pod *corev1.Pod) bool {
 // needsObjects says whether a pod mounts what somebody else has to make.
 func needsObjects(spec *corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
-		return v.Secret != nil || v.ConfigMap != nil || v.PersistentVolumeClaim != nil || v.Projected != nil || v.CSI != nil || v.Ephemeral != nil
+		return v.Secret != nil || v.ConfigMap != nil || v.PersistentVolumeClaim != nil || v.Projected != nil || v.CSI != nil ||
+			v.Ephemeral != nil
 	})
 }
 
@@ -382,7 +386,8 @@ func (c *Cluster) RemoveProbe(ctx context.Context, p kamino.Probed) error {
 		return nil
 	}
 	dependents := metav1.DeletePropagationBackground
-	err = c.api.jobs(p.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{PropagationPolicy: &dependents, Preconditions: &metav1.Preconditions{UID: &job.UID}})
+	err = c.api.jobs(p.Namespace).Delete(ctx, job.Name,
+		metav1.DeleteOptions{PropagationPolicy: &dependents, Preconditions: &metav1.Preconditions{UID: &job.UID}})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -425,7 +430,8 @@ func (c *Cluster) Pause(ctx context.Context, reason string) error {
 	annotations := map[string]any{kamino.AnnotationPaused: nil, kamino.AnnotationPausedBy: nil}
 	if reason != "" {
 		by := kamino.Pause{Reason: reason, By: "unknown", Since: c.opts.Clock.Now().UTC().Truncate(time.Second)}
-		if self, err := c.api.reviewSelf.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil && self.Status.UserInfo.Username != "" {
+		if self, err := c.api.reviewSelf.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil &&
+			self.Status.UserInfo.Username != "" {
 			by.By = self.Status.UserInfo.Username
 		}
 		text, err := json.Marshal(by)
@@ -438,6 +444,7 @@ func (c *Cluster) Pause(ctx context.Context, reason string) error {
 	if err != nil {
 		return fmt.Errorf("write the stop switch: %w", err)
 	}
-	_, err = c.api.namespaces.Patch(ctx, kamino.SystemNamespace, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = c.api.namespaces.Patch(ctx, kamino.SystemNamespace, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager})
 	return explain("patch namespaces/"+kamino.SystemNamespace, err)
 }

@@ -125,7 +125,8 @@ func (h hold) of(pod *corev1.Pod, reason string) kamino.Pod {
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		controller = owner.UID
 	}
-	return kamino.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Controller: string(controller), Reason: reason, Stuck: h >= stuck, Returns: h == returning || h == working}
+	return kamino.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Controller: string(controller), Reason: reason,
+		Stuck: h >= stuck, Returns: h == returning || h == working}
 }
 
 // remove asks for the end of a pod and tells what keeps it.
@@ -174,7 +175,8 @@ func back(pod *corev1.Pod) (hold, string) {
 // operators of networks that tolerate everything do (https://github.com/cilium/cilium/issues/15992).
 func returns(pod *corev1.Pod) bool {
 	block := corev1.Taint{Key: kamino.TaintBlock, Value: "RUN", Effect: corev1.TaintEffectNoSchedule}
-	return metav1.GetControllerOf(pod) != nil && !finished(pod) && slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return tolerates(t, &block) })
+	return metav1.GetControllerOf(pod) != nil && !finished(pod) &&
+		slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return tolerates(t, &block) })
 }
 
 func finished(pod *corev1.Pod) bool {

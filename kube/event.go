@@ -43,7 +43,8 @@ func (c *Cluster) Record(ctx context.Context, node kamino.Node, run, reason, mes
 
 // RecordOnce writes an event of an object that is not a node. Its name is made of a key, so that
 // nobody writes it a second time as long as it is kept.
-func (c *Cluster) RecordOnce(ctx context.Context, about corev1.ObjectReference, key, reason, message string, at time.Time, warning bool) error {
+func (c *Cluster) RecordOnce(ctx context.Context, about corev1.ObjectReference, key, reason, message string,
+	at time.Time, warning bool) error {
 	kind := corev1.EventTypeNormal
 	if warning {
 		kind = corev1.EventTypeWarning

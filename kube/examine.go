@@ -59,7 +59,8 @@ func (c *Cluster) nodeSight(ctx context.Context, name string) (out kamino.NodeOb
 	}
 	out.Node = NodeOf(n)
 	info, capacity := n.Status.NodeInfo, n.Status.Capacity
-	out.Versions = map[string]string{"kubelet": info.KubeletVersion, "container runtime": info.ContainerRuntimeVersion, "kernel": info.KernelVersion}
+	out.Versions = map[string]string{"kubelet": info.KubeletVersion, "container runtime": info.ContainerRuntimeVersion,
+		"kernel": info.KernelVersion}
 	out.CPU, out.Memory, out.MaxPods = capacity.Cpu().MilliValue(), capacity.Memory().Value(), capacity.Pods().Value()
 	for _, cond := range n.Status.Conditions {
 		if cond.Type == corev1.NodeReady && cond.Status != corev1.ConditionTrue {
@@ -138,7 +139,8 @@ func (c *Cluster) requests(ctx context.Context, node string, since time.Time) (o
 			continue
 		}
 		_, denied := decided(r, certificatesv1.CertificateDenied)
-		out = append(out, kamino.CertificateRequest{Name: r.Name, Signer: r.Spec.SignerName, Made: r.CreationTimestamp.UTC(), Denied: denied, Foreign: foreign(r, node),
+		out = append(out, kamino.CertificateRequest{Name: r.Name, Signer: r.Spec.SignerName, Made: r.CreationTimestamp.UTC(),
+			Denied: denied, Foreign: foreign(r, node),
 			OthersApproved: approved[r.Spec.SignerName].After(r.CreationTimestamp.Time)})
 	}
 	return out, nil

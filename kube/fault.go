@@ -50,7 +50,8 @@ func explain(what string, err error) error {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
 		// A list took longer than etcd keeps old revisions: begin it again.
 		return &fault{kamino.ErrConflict, err}
-	case apierrors.IsRequestEntityTooLargeError(err), apierrors.IsInvalid(err) && strings.Contains(err.Error(), "metadata.annotations: Too long"):
+	case apierrors.IsRequestEntityTooLargeError(err),
+		apierrors.IsInvalid(err) && strings.Contains(err.Error(), "metadata.annotations: Too long"):
 		return &fault{kamino.ErrTooLarge, err}
 	case apierrors.IsTooManyRequests(err):
 		return &kamino.ThrottledError{After: retryAfter(err), Err: err}

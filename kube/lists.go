@@ -36,7 +36,8 @@ func (c *Cluster) SaveList(ctx context.Context, pool kamino.PoolID, run string, 
 		images[i] = strconv.FormatInt(image.Bytes, 10) + " " + kamino.Plain(image.Name)
 	}
 	object := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: listName(run), Labels: map[string]string{labelManagedBy: managedBy, labelName: packagesName, labelRun: run},
+		ObjectMeta: metav1.ObjectMeta{Name: listName(run),
+			Labels:      map[string]string{labelManagedBy: managedBy, labelName: packagesName, labelRun: run},
 			Annotations: map[string]string{annotationPool: string(pool)}},
 		Data: map[string]string{"packages": strings.Join(list.Packages, "\n"), "images": strings.Join(images, "\n")},
 	}
@@ -50,7 +51,8 @@ func (c *Cluster) SaveList(ctx context.Context, pool kamino.PoolID, run string, 
 	}
 	// The packages of a run are those of its receipt; what a kubelet lists of images changes.
 	if there.Data["packages"] != object.Data["packages"] || there.Annotations[annotationPool] != string(pool) {
-		return kamino.WithHint(fmt.Errorf("ConfigMap %s/%s is not this run's: its packages or its pool are others", kamino.SystemNamespace, object.Name),
+		return kamino.WithHint(fmt.Errorf("ConfigMap %s/%s is not this run's: its packages or its pool are others",
+			kamino.SystemNamespace, object.Name),
 			"delete it with: kubectl delete configmap -n %s %s", kamino.SystemNamespace, object.Name)
 	}
 	return nil
@@ -82,13 +84,15 @@ func textLines(text string) []string {
 // Lists implements kamino.PackageStore: 1 request for 200 lists. Only their metadata is kept.
 func (c *Cluster) Lists(ctx context.Context, pool kamino.PoolID) (runs []string, err error) {
 	opts := metav1.ListOptions{LabelSelector: labelManagedBy + "=" + managedBy + "," + labelName + "=" + packagesName}
-	err = pages(ctx, c.api.configMaps(kamino.SystemNamespace), opts, "list configmaps -n "+kamino.SystemNamespace, func() { runs = nil }, func(list *corev1.ConfigMapList) {
-		for _, object := range list.Items {
-			if run := object.Labels[labelRun]; object.Name == listName(run) && strings.EqualFold(object.Annotations[annotationPool], string(pool)) {
-				runs = append(runs, run)
+	err = pages(ctx, c.api.configMaps(kamino.SystemNamespace), opts, "list configmaps -n "+kamino.SystemNamespace, func() { runs = nil },
+		func(list *corev1.ConfigMapList) {
+			for _, object := range list.Items {
+				if run := object.Labels[labelRun]; object.Name == listName(run) &&
+					strings.EqualFold(object.Annotations[annotationPool], string(pool)) {
+					runs = append(runs, run)
+				}
 			}
-		}
-	})
+		})
 	if err != nil {
 		return nil, err
 	}

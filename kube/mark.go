@@ -157,7 +157,8 @@ func put(n kamino.Node, found *kamino.Mark, mark kamino.Mark) ([]change, error) 
 	// Both are written at once. What stands there later is somebody's decision.
 	if found == nil {
 		if now, ok := n.Annotations[kamino.AnnotationProtect]; ok != (mark.Protection != nil) || ok && now != *mark.Protection {
-			return nil, fmt.Errorf("node %s: annotation %s has changed since the node was read: %w", n.Name, kamino.AnnotationProtect, kamino.ErrConflict)
+			return nil, fmt.Errorf("node %s: annotation %s has changed since the node was read: %w", n.Name, kamino.AnnotationProtect,
+				kamino.ErrConflict)
 		}
 		changes = append(changes, change{"add", annotation(kamino.AnnotationProtect), "true"})
 	}
@@ -167,7 +168,8 @@ func put(n kamino.Node, found *kamino.Mark, mark kamino.Mark) ([]change, error) 
 // takeOff removes the annotations and gives AnnotationProtect its former value.
 func takeOff(n kamino.Node, found *kamino.Mark) []change {
 	var changes []change
-	for _, key := range []string{kamino.AnnotationRun, kamino.AnnotationReceipt, kamino.AnnotationPackages, kamino.AnnotationSealFailure, kamino.AnnotationPatch, kamino.AnnotationPatchLook} {
+	for _, key := range []string{kamino.AnnotationRun, kamino.AnnotationReceipt, kamino.AnnotationPackages, kamino.AnnotationSealFailure,
+		kamino.AnnotationPatch, kamino.AnnotationPatchLook} {
 		if _, ok := n.Annotations[key]; ok {
 			changes = append(changes, change{Op: "remove", Path: annotation(key)})
 		}

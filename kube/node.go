@@ -27,7 +27,8 @@ type page[L any] interface {
 // etcd's last compaction, or on a server that failed over
 // (https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks):
 // pages then calls again, which forgets what was read, and begins a second time, but not a third.
-func pages[T, L any, P page[L]](ctx context.Context, of objects[T, L], opts metav1.ListOptions, what string, again func(), read func(P)) error {
+func pages[T, L any, P page[L]](ctx context.Context, of objects[T, L], opts metav1.ListOptions, what string,
+	again func(), read func(P)) error {
 	opts.Limit = pageSize
 	for first := true; ; {
 		list, err := of.List(ctx, opts)
@@ -157,7 +158,8 @@ func (s shared) software(of *kamino.Software) {
 // first.
 func software(n *corev1.Node) kamino.Software {
 	info := n.Status.NodeInfo
-	out := kamino.Software{Kernel: info.KernelVersion, OS: info.OSImage, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion}
+	out := kamino.Software{Kernel: info.KernelVersion, OS: info.OSImage, Kubelet: info.KubeletVersion,
+		Runtime: info.ContainerRuntimeVersion}
 	for _, image := range n.Status.Images {
 		if len(image.Names) > 0 {
 			out.Images = append(out.Images, kamino.CachedImage{Name: image.Names[0], Bytes: image.SizeBytes})

@@ -92,7 +92,8 @@ func (c *Cluster) KeepBlocked(ctx context.Context, node kamino.Node, why kamino.
 		return fmt.Errorf("keep node %s blocked: %w", node.Name, err)
 	}
 	return c.write(ctx, node, func(n kamino.Node) ([]byte, error) {
-		changes := append(withMap(n.Annotations, "/metadata/annotations"), change{"add", annotation(kamino.AnnotationPatchFailed), string(text)})
+		changes := append(withMap(n.Annotations, "/metadata/annotations"),
+			change{"add", annotation(kamino.AnnotationPatchFailed), string(text)})
 		if !n.Tainted(kamino.TaintPatchFailed) {
 			changes = append(changes, withTaint(n, corev1.Taint{Key: kamino.TaintPatchFailed, Effect: corev1.TaintEffectNoSchedule}))
 		}

@@ -108,9 +108,10 @@ func evictableUnready(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 // budgets lists disruption budgets, page by page.
 func (c *Cluster) budgets(ctx context.Context, namespace string) ([]policyv1.PodDisruptionBudget, error) {
 	var out []policyv1.PodDisruptionBudget
-	err := pages(ctx, c.api.budgets(namespace), metav1.ListOptions{}, "list poddisruptionbudgets.policy --all-namespaces", func() { out = nil }, func(list *policyv1.PodDisruptionBudgetList) {
-		out = append(out, list.Items...)
-	})
+	err := pages(ctx, c.api.budgets(namespace), metav1.ListOptions{}, "list poddisruptionbudgets.policy --all-namespaces",
+		func() { out = nil }, func(list *policyv1.PodDisruptionBudgetList) {
+			out = append(out, list.Items...)
+		})
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,8 @@ func (c *Cluster) Rehearse(ctx context.Context, node kamino.Node, order kamino.S
 }
 
 // rehearse tells whether a pod will leave: stuck, or doubtful, when it may not.
-func (r *drainRound) rehearse(ctx context.Context, pod *corev1.Pod, budgets map[string][]policyv1.PodDisruptionBudget) (hold, string, error) {
+func (r *drainRound) rehearse(ctx context.Context, pod *corev1.Pod, budgets map[string][]policyv1.PodDisruptionBudget) (hold, string,
+	error) {
 	hold, reason, err := r.remove(ctx, pod)
 	if err != nil {
 		return hold, "", err
@@ -68,12 +69,14 @@ func (r *drainRound) rehearse(ctx context.Context, pod *corev1.Pod, budgets map[
 			case never(&b):
 				hold, reason = stuck, neverReason(&b)
 			case scarce(&b):
-				hold, reason = doubtful, fmt.Sprintf("the disruption budget %s requires %d of %d pods healthy, and allows an eviction only when more are",
+				hold, reason = doubtful, fmt.Sprintf(
+					"the disruption budget %s requires %d of %d pods healthy, and allows an eviction only when more are",
 					b.Name, b.Status.DesiredHealthy, b.Status.ExpectedPods)
 			}
 		}
 	case hold == leaving && pod.DeletionTimestamp == nil && within > 0 && own != nil && time.Duration(*own)*time.Second > within:
-		hold, reason = doubtful, fmt.Sprintf("its grace period is %s, and the time limit of the whole drain %s", time.Duration(*own)*time.Second, within)
+		hold, reason = doubtful, fmt.Sprintf("its grace period is %s, and the time limit of the whole drain %s",
+			time.Duration(*own)*time.Second, within)
 	}
 	if hold == stuck && r.push.Force && pod.DeletionTimestamp == nil {
 		hold, reason = doubtful, "only force removes it, once the time for evictions is over: "+reason
@@ -82,7 +85,8 @@ func (r *drainRound) rehearse(ctx context.Context, pod *corev1.Pod, budgets map[
 }
 
 // known are the budgets of a namespace, read once. Where they cannot be read a drain waits.
-func (r *drainRound) known(ctx context.Context, namespace string, budgets map[string][]policyv1.PodDisruptionBudget) []policyv1.PodDisruptionBudget {
+func (r *drainRound) known(ctx context.Context, namespace string,
+	budgets map[string][]policyv1.PodDisruptionBudget) []policyv1.PodDisruptionBudget {
 	if _, ok := budgets[namespace]; !ok {
 		budgets[namespace], _ = r.budgets(ctx, namespace)
 	}

@@ -59,7 +59,8 @@ func (c *Cluster) AgentPod(ctx context.Context, run string, task kamino.Task) (k
 }
 
 func readAgentPod(pod *corev1.Pod) kamino.AgentPod {
-	out := kamino.AgentPod{Exists: true, Name: kamino.Plain(pod.Namespace + "/" + pod.Name), Node: kamino.Plain(pod.Spec.NodeName), Nonce: kamino.Plain(nonceOf(pod)), Failed: pod.Status.Phase == corev1.PodFailed, Done: pod.Status.Phase == corev1.PodSucceeded}
+	out := kamino.AgentPod{Exists: true, Name: kamino.Plain(pod.Namespace + "/" + pod.Name), Node: kamino.Plain(pod.Spec.NodeName),
+		Nonce: kamino.Plain(nonceOf(pod)), Failed: pod.Status.Phase == corev1.PodFailed, Done: pod.Status.Phase == corev1.PodSucceeded}
 	out.Ousted = out.Failed
 	words := []string{strings.ToLower(string(pod.Status.Phase))}
 	if pod.DeletionTimestamp != nil {
@@ -208,20 +209,24 @@ func (c *Cluster) notAdmitted(err error) error {
 			Do: "the seal pod must be privileged; a cluster administrator allows that in the namespace with: kamino init"}}}
 	}
 	if strings.Contains(err.Error(), "kamino-own") { // the policy of that name in the chart kamino-base
-		return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: "namespace", Value: kamino.SystemNamespace, Why: err.Error(),
-			Do: "a cluster administrator binds the ClusterRole kamino-run to this account: kubectl create clusterrolebinding NAME --clusterrole kamino-run --serviceaccount NAMESPACE:ACCOUNT"}}}
+		return &kamino.RefusedError{Subject: "the seal pod",
+			Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: "namespace", Value: kamino.SystemNamespace, Why: err.Error(),
+				Do: "a cluster administrator binds the ClusterRole kamino-run to this account: kubectl create clusterrolebinding NAME --clusterrole kamino-run --serviceaccount NAMESPACE:ACCOUNT"}}}
 	}
 	if cause, do := changedOrLimited(err.Error()); do != "" {
-		return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: cause, Value: kamino.SystemNamespace, Why: err.Error(), Do: do}}}
+		return &kamino.RefusedError{Subject: "the seal pod",
+			Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: cause, Value: kamino.SystemNamespace, Why: err.Error(), Do: do}}}
 	}
 	do := "if that image may not seal disks yet, a cluster administrator allows it with: kamino init --seal-image " + c.opts.SealImage +
 		", or in the value sealImages of the chart kamino-base"
 	if strings.Contains(err.Error(), "no params found for policy binding") {
 		// An API server whose last binding to a ConfigMap was deleted watches ConfigMaps no more:
 		// https://github.com/kubernetes/kubernetes/issues/130887 (seen with 1.36.3).
-		do += "; if kubectl get configmap -n " + kamino.SystemNamespace + " " + sealImages + " -o yaml lists it, the policies were deleted and created again: restart each kube-apiserver"
+		do += "; if kubectl get configmap -n " + kamino.SystemNamespace + " " + sealImages +
+			" -o yaml lists it, the policies were deleted and created again: restart each kube-apiserver"
 	}
-	return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: "image", Value: c.opts.SealImage, Why: err.Error(), Do: do}}}
+	return &kamino.RefusedError{Subject: "the seal pod",
+		Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: "image", Value: c.opts.SealImage, Why: err.Error(), Do: do}}}
 }
 
 // changedOrLimited tells from the API server's words what keeps the seal pod out where that is not
@@ -232,10 +237,13 @@ func changedOrLimited(words string) (cause, do string) {
 	switch {
 	case strings.Contains(words, "exceeded quota"), strings.Contains(words, "failed quota"):
 		return "resourcequota", "raise or delete that quota: kubectl get resourcequota -n " + kamino.SystemNamespace
-	case strings.Contains(words, " usage per Container is "), strings.Contains(words, " usage per Pod is "), strings.Contains(words, " max limit to request ratio per "):
+	case strings.Contains(words, " usage per Container is "), strings.Contains(words, " usage per Pod is "),
+		strings.Contains(words, " max limit to request ratio per "):
 		return "limitrange", "change or delete that LimitRange: kubectl get limitrange -n " + kamino.SystemNamespace
-	case strings.Contains(words, "'kamino-seal-pods'") && !strings.Contains(words, "may not seal disks") && !strings.Contains(words, "no params found"):
-		return "namespace", "something changed the pod on its way (a proxy's environment, a sidecar): exclude namespace " + kamino.SystemNamespace +
+	case strings.Contains(words, "'kamino-seal-pods'") && !strings.Contains(words, "may not seal disks") &&
+		!strings.Contains(words, "no params found"):
+		return "namespace", "something changed the pod on its way (a proxy's environment, a sidecar): exclude namespace " +
+			kamino.SystemNamespace +
 			" in kubectl get mutatingwebhookconfigurations,mutatingadmissionpolicies; if there is none, the policies are of another version: kamino init"
 	}
 	return "", ""

@@ -30,7 +30,8 @@ func (c *Cluster) createBeside(ctx context.Context, pod *corev1.Pod, node kamino
 	if err := c.RehearseSeal(ctx, node, order); err != nil {
 		return err
 	}
-	return &fault{kamino.ErrUnsupported, fmt.Errorf("the cluster's admission policies do not allow pod %s, run `kamino init` to update them: %w", pod.Name, err)}
+	return &fault{kamino.ErrUnsupported, fmt.Errorf(
+		"the cluster's admission policies do not allow pod %s, run `kamino init` to update them: %w", pod.Name, err)}
 }
 
 // surveyPod is the seal pod with another command.

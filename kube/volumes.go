@@ -19,9 +19,10 @@ import (
 func (c *Cluster) refuseLocal(ctx context.Context, node kamino.Node, pods []corev1.Pod) error {
 	v := &volumes{cluster: c, node: node, used: claimsOf(pods)}
 	var all []corev1.PersistentVolume
-	err := pages(ctx, c.api.volumes, metav1.ListOptions{}, "list persistentvolumes", func() { all = nil }, func(list *corev1.PersistentVolumeList) {
-		all = append(all, slices.DeleteFunc(list.Items, func(pv corev1.PersistentVolume) bool { return !v.near(&pv) })...)
-	})
+	err := pages(ctx, c.api.volumes, metav1.ListOptions{}, "list persistentvolumes", func() { all = nil },
+		func(list *corev1.PersistentVolumeList) {
+			all = append(all, slices.DeleteFunc(list.Items, func(pv corev1.PersistentVolume) bool { return !v.near(&pv) })...)
+		})
 	if err != nil {
 		return err
 	}
@@ -32,7 +33,8 @@ func (c *Cluster) refuseLocal(ctx context.Context, node kamino.Node, pods []core
 			return err
 		}
 		if is {
-			found = append(found, kamino.Refusal{Code: kamino.CodeLocalVolume, Why: v.why(&all[i]), Do: "choose another node; or move the data, and delete the claim and its volume"})
+			found = append(found, kamino.Refusal{Code: kamino.CodeLocalVolume, Why: v.why(&all[i]),
+				Do: "choose another node; or move the data, and delete the claim and its volume"})
 		}
 	}
 	if len(found) == 0 {
@@ -84,7 +86,8 @@ func (v *volumes) local(ctx context.Context, pv *corev1.PersistentVolume) (bool,
 		}
 	}
 	return pinned(pv, func(key, value string) bool {
-		return v.names(value) || v.labels(key, value) && !slices.ContainsFunc(v.nodes, func(n kamino.Node) bool { return n.Name != v.node.Name && n.Labels[key] == value })
+		return v.names(value) || v.labels(key, value) &&
+			!slices.ContainsFunc(v.nodes, func(n kamino.Node) bool { return n.Name != v.node.Name && n.Labels[key] == value })
 	}), nil
 }
 
@@ -96,12 +99,13 @@ func (v *volumes) shared(ctx context.Context, pv *corev1.PersistentVolume) (shar
 		return true, nil
 	}
 	claim := pv.Spec.ClaimRef
-	err = pages(ctx, v.cluster.api.pods(claim.Namespace), metav1.ListOptions{}, "list pods -n "+claim.Namespace, func() { shared = false }, func(list *corev1.PodList) {
-		elsewhere := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
-			return p.Spec.NodeName == "" || p.Spec.NodeName == v.node.Name || finished(&p)
+	err = pages(ctx, v.cluster.api.pods(claim.Namespace), metav1.ListOptions{}, "list pods -n "+claim.Namespace, func() { shared = false },
+		func(list *corev1.PodList) {
+			elsewhere := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
+				return p.Spec.NodeName == "" || p.Spec.NodeName == v.node.Name || finished(&p)
+			})
+			shared = shared || claimsOf(elsewhere)[claim.Namespace+"/"+claim.Name].pod != ""
 		})
-		shared = shared || claimsOf(elsewhere)[claim.Namespace+"/"+claim.Name].pod != ""
-	})
 	return shared, err
 }
 
@@ -111,7 +115,8 @@ func (v *volumes) why(pv *corev1.PersistentVolume) string {
 	if use := v.useOf(pv); use.pod != "" {
 		held += ", pod " + use.pod
 	}
-	return fmt.Sprintf("PersistentVolume %s (%s) keeps its data on this machine, and a stop can destroy that; --force does not lift this", pv.Name, held)
+	return fmt.Sprintf("PersistentVolume %s (%s) keeps its data on this machine, and a stop can destroy that; --force does not lift this",
+		pv.Name, held)
 }
 
 // claimUse is how pods of a node use a claim.
@@ -144,13 +149,15 @@ func (v *volumes) names(value string) bool {
 
 // ofMany are labels that many nodes have in common, although in a small cluster a value may be on
 // one node only (https://kubernetes.io/docs/reference/labels-annotations-taints/).
-var ofMany = []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion,
+var ofMany = []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
+	corev1.LabelFailureDomainBetaRegion,
 	corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelInstanceTypeStable, corev1.LabelInstanceType}
 
 // labels says whether the node has a label that may be its own. Drivers of a cloud's disks have the
 // zone, the region or nothing under keys of theirs.
 func (v *volumes) labels(key, value string) bool {
-	return value != "" && v.node.Labels[key] == value && !slices.ContainsFunc(ofMany, func(many string) bool { return key == many || value == v.node.Labels[many] })
+	return value != "" && v.node.Labels[key] == value &&
+		!slices.ContainsFunc(ofMany, func(many string) bool { return key == many || value == v.node.Labels[many] })
 }
 
 // pinned says whether a volume can be used on one node alone: each term of its affinity has a
@@ -161,7 +168,8 @@ func pinned(pv *corev1.PersistentVolume, own func(key, value string) bool) bool 
 		return false
 	}
 	names := func(r corev1.NodeSelectorRequirement) bool {
-		return r.Operator == corev1.NodeSelectorOpIn && len(r.Values) > 0 && !slices.ContainsFunc(r.Values, func(value string) bool { return !own(r.Key, value) })
+		return r.Operator == corev1.NodeSelectorOpIn && len(r.Values) > 0 &&
+			!slices.ContainsFunc(r.Values, func(value string) bool { return !own(r.Key, value) })
 	}
 	terms := pv.Spec.NodeAffinity.Required.NodeSelectorTerms
 	return len(terms) > 0 && !slices.ContainsFunc(terms, func(t corev1.NodeSelectorTerm) bool {

@@ -152,7 +152,8 @@ func (l *Lab) start(ctx context.Context, opts Options) error {
 	if _, err := os.Stat(opts.Dir); errors.Is(err, os.ErrNotExist) {
 		l.madeDir = true
 	}
-	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: opts.Dir, Binary: opts.Binary, NodeGrace: opts.NodeGrace, PodCIDR: opts.PodCIDR, Hosts: opts.Hosts, Logger: opts.Logger})
+	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: opts.Dir, Binary: opts.Binary, NodeGrace: opts.NodeGrace,
+		PodCIDR: opts.PodCIDR, Hosts: opts.Hosts, Logger: opts.Logger})
 	if err != nil {
 		return err
 	}
@@ -188,7 +189,8 @@ func (l *Lab) start(ctx context.Context, opts Options) error {
 	if opts.Machines != nil {
 		return nil
 	}
-	fleet, err := nodes.Start(ctx, nodes.Options{Config: cp.RESTConfig(), Cloud: l.fleet, Latencies: opts.NodeLatencies, Logger: opts.Logger})
+	fleet, err := nodes.Start(ctx, nodes.Options{Config: cp.RESTConfig(), Cloud: l.fleet, Latencies: opts.NodeLatencies,
+		Logger: opts.Logger})
 	if err != nil {
 		return err
 	}

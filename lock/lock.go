@@ -24,9 +24,12 @@ func (h *Lock) RefuseModel() error {
 	next.Ledger.NoteSaved(kamino.SavedModel{At: h.now().UTC(), Image: h.Pool.Model.Image, Saved: h.Pool.Model.Saved}, false)
 	next.Trim(kamino.LeaseRoom - runRoom)
 	if size := next.Size(); size > kamino.LeaseRoom-runRoom {
-		return &kamino.RefusedError{Subject: "pool " + h.Pool.Name, Refusals: []kamino.Refusal{{Code: "model-size", Field: "settings of extensions", Value: fmt.Sprintf("%d KiB", len(h.Pool.Model.Saved)>>10),
-			Why: fmt.Sprintf("saving this model for a rollback needs %d KiB on the pool's lease, which has room for %d", size>>10, (kamino.LeaseRoom-runRoom)>>10),
-			Do:  "let the largest extension download its script (fileUris) instead of containing it"}}}
+		return &kamino.RefusedError{Subject: "pool " + h.Pool.Name,
+			Refusals: []kamino.Refusal{{Code: "model-size", Field: "settings of extensions",
+				Value: fmt.Sprintf("%d KiB", len(h.Pool.Model.Saved)>>10),
+				Why: fmt.Sprintf("saving this model for a rollback needs %d KiB on the pool's lease, which has room for %d", size>>10,
+					(kamino.LeaseRoom-runRoom)>>10),
+				Do: "let the largest extension download its script (fileUris) instead of containing it"}}}
 	}
 	return nil
 }
@@ -77,7 +80,8 @@ func (h *Lock) now() time.Time { return h.Clock.Now() }
 
 // Wrote records how a write of the model ended.
 func (h *Lock) Wrote(err error) {
-	known := err != nil && !errors.Is(err, kamino.ErrUnavailable) && !errors.Is(err, kamino.ErrInProgress) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+	known := err != nil && !errors.Is(err, kamino.ErrUnavailable) && !errors.Is(err, kamino.ErrInProgress) &&
+		!errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 	h.writes.refused, h.writes.unsure = h.writes.refused || known, h.writes.unsure || !known
 }
 
@@ -146,9 +150,11 @@ func (h *Lock) Look(ctx context.Context, fresh func() kamino.Record) (workflow.N
 	}
 	if left := kamino.LeaseDuration - now.Sub(h.watched.since); left > 0 {
 		return workflow.WaitUpTo(fmt.Sprintf("a lease renewal by run %s (process %s, %s %s, step %s)",
-			lease.Holder, cmp.Or(lease.Process, "unknown"), lease.Record.Work.Takes(), cmp.Or(lease.Record.Donor, "none"), cmp.Or(lease.Record.Step, kamino.StepLock)), left), nil
+			lease.Holder, cmp.Or(lease.Process, "unknown"), lease.Record.Work.Takes(), cmp.Or(lease.Record.Donor, "none"),
+			cmp.Or(lease.Record.Step, kamino.StepLock)), left), nil
 	}
-	return workflow.Act(kamino.ActLease, fmt.Sprintf("adopt run %s, left by process %s at step %s", lease.Holder, lease.Process, lease.Record.Step),
+	return workflow.Act(kamino.ActLease, fmt.Sprintf("adopt run %s, left by process %s at step %s", lease.Holder,
+		lease.Process, lease.Record.Step),
 		func(ctx context.Context) error {
 			h.Run, h.Adopted, h.Before = lease.Holder, true, lease.Record
 			return h.take(ctx, lease, lease.Record)
@@ -168,7 +174,8 @@ func (h *Lock) sighted(pool kamino.PoolID, revision string, now time.Time) time.
 
 // HeldBy is the error of a command that finds the pool held by a live run.
 func HeldBy(l kamino.Lease) error {
-	return kamino.WithHint(&kamino.HeldError{Pool: l.Pool, Holder: l.Holder, By: l.Process, Step: l.Record.Step, Donor: l.Record.Donor, Work: l.Record.Work},
+	return kamino.WithHint(&kamino.HeldError{Pool: l.Pool, Holder: l.Holder, By: l.Process, Step: l.Record.Step, Donor: l.Record.Donor,
+		Work: l.Record.Work},
 		"wait until it has ended: kamino status shows what it does; %s", HowToEnd(l.Process))
 }
 
@@ -232,7 +239,8 @@ func (h *Lock) SetLease(ctx context.Context, change func(*kamino.Lease)) error {
 	case cur.Revision == "" && cur.Holder == "":
 		return h.remakeLease(ctx, next, cur, "the lease of pool "+h.Pool.Name+" was deleted externally; recreated it")
 	case h.Lease.Before(cur):
-		return h.remakeLease(ctx, next, cur, "the lease of pool "+h.Pool.Name+" holds an earlier state, as after a restore of etcd from a backup; wrote it again")
+		return h.remakeLease(ctx, next, cur, "the lease of pool "+h.Pool.Name+
+			" holds an earlier state, as after a restore of etcd from a backup; wrote it again")
 	case !kamino.SameOwner(cur, next) && !kamino.SameOwner(cur, *h.Lease):
 		return h.lostTo(cur)
 	}
@@ -338,7 +346,8 @@ func (h *Lock) write(ctx context.Context, step string, next workflow.Next) error
 	}
 	// If every write takes long, an act that was announced with the last write is made after the
 	// next look.
-	if announced && h.late == (workflow.ActKey{Act: next.Act, On: next.On}) && age < kamino.SlowWrite && kamino.Elapsed(h.written, h.now()) < kamino.LookAge {
+	if announced && h.late == (workflow.ActKey{Act: next.Act, On: next.On}) && age < kamino.SlowWrite &&
+		kamino.Elapsed(h.written, h.now()) < kamino.LookAge {
 		return nil
 	}
 	h.announcedOn = next.On

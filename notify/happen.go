@@ -76,11 +76,13 @@ func Of(s poolstate.PoolStatus, now time.Time, limit time.Duration) (all []Happe
 	}
 	if u := s.Unfinished; u != nil && !u.Away().IsZero() && now.Sub(u.Away()) >= limit {
 		add(Happening{Key: "away/" + u.Run + "/" + u.Donor, Reason: DonorAway, Warning: true, Type: "kamino restore --pool " + s.Name,
-			Text: fmt.Sprintf("donor %s of pool %s has been away since %s and is not back: run %s is at step %s", u.Donor, s.Name, u.Away().UTC().Format(time.RFC3339), u.Run, cmp.Or(u.Step, "lock"))})
+			Text: fmt.Sprintf("donor %s of pool %s has been away since %s and is not back: run %s is at step %s", u.Donor, s.Name,
+				u.Away().UTC().Format(time.RFC3339), u.Run, cmp.Or(u.Step, "lock"))})
 	}
 	for _, r := range s.Refusals {
 		text := cut(r.String())
-		add(Happening{Key: "refused/" + sum(text), Reason: Refused, Warning: true, Quiet: true, Text: "pool " + s.Name + " is refused: " + text, Type: "kamino plan --pool " + s.Name})
+		add(Happening{Key: "refused/" + sum(text), Reason: Refused, Warning: true, Quiet: true, Text: "pool " + s.Name + " is refused: " +
+			text, Type: "kamino plan --pool " + s.Name})
 	}
 	return all
 }
@@ -133,7 +135,8 @@ func failed(pool string, past kamino.PastRun) (reason, text string) {
 		reason = kamino.EventProofInconclusive
 	}
 	if past.Work == kamino.WorkPatch {
-		reason, text = kamino.EventPatchFailed, fmt.Sprintf("the patch of node %s of pool %s failed: %s", past.Donor, pool, cut(past.Failure))
+		reason, text = kamino.EventPatchFailed, fmt.Sprintf("the patch of node %s of pool %s failed: %s", past.Donor, pool,
+			cut(past.Failure))
 	}
 	return reason, text
 }
@@ -144,13 +147,15 @@ func Failure(run, pool string, at time.Time, err error) Happening {
 	if pool != "" {
 		text, look = "a run of pool "+pool+" failed: ", "kamino status --pool "+pool+" -o wide"
 	}
-	return Happening{Key: "failed/" + cmp.Or(run, fmt.Sprint(at.Unix())), Reason: RunFailed, Warning: true, Pool: pool, At: at, Text: text + said(err, longest-len(text)), Type: look}
+	return Happening{Key: "failed/" + cmp.Or(run, fmt.Sprint(at.Unix())), Reason: RunFailed, Warning: true, Pool: pool, At: at,
+		Text: text + said(err, longest-len(text)), Type: look}
 }
 
 // unfit tells that new nodes of what is next are not Ready, and why it was not withdrawn.
 func unfit(s poolstate.PoolStatus) string {
 	past := s.Kept()
-	return cut(fmt.Sprintf("new nodes of pool %s boot from version %s and are not Ready: %s; %s", s.Name, s.Next, past.Reason, past.Failure))
+	return cut(fmt.Sprintf("new nodes of pool %s boot from version %s and are not Ready: %s; %s", s.Name, s.Next,
+		past.Reason, past.Failure))
 }
 
 // said is what an error says, and its hint where there is room.

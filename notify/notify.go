@@ -85,12 +85,14 @@ func (n *Notifier) read() ([]webhook, error) {
 			continue
 		}
 		if !valid(line) {
-			return nil, kamino.WithHint(fmt.Errorf("line %d of %s: invalid URL", i+1, n.file), "write https://HOST/PATH; the URL is a secret, so it is not shown")
+			return nil, kamino.WithHint(fmt.Errorf("line %d of %s: invalid URL", i+1, n.file),
+				"write https://HOST/PATH; the URL is a secret, so it is not shown")
 		}
 		all = append(all, webhook{i + 1, line})
 	}
 	if len(all) == 0 {
-		return nil, kamino.WithHint(fmt.Errorf("%s names no webhook", n.file), "write one URL a line, for instance https://hooks.example.com/kamino")
+		return nil, kamino.WithHint(fmt.Errorf("%s names no webhook", n.file),
+			"write one URL a line, for instance https://hooks.example.com/kamino")
 	}
 	n.text, n.hooks = text, all
 	return all, nil
@@ -178,7 +180,8 @@ func (w webhook) send(ctx context.Context, clock kamino.Clock, body []byte) (err
 		default:
 			err = fmt.Errorf("webhook of line %d: the receiver answered %d", w.line, code)
 		}
-		if n == attempts || failed == nil && code != http.StatusTooManyRequests && code < http.StatusInternalServerError || clock.Sleep(ctx, pause) != nil {
+		if n == attempts || failed == nil && code != http.StatusTooManyRequests && code < http.StatusInternalServerError ||
+			clock.Sleep(ctx, pause) != nil {
 			return err
 		}
 	}

@@ -66,7 +66,8 @@ func (o State) behind(next kamino.Version, now time.Time, signals []kamino.Signa
 		b.Days = &later
 	}
 	is, runs := next.Software, best.Software
-	for _, d := range []Drifted{{"kernel", is.Kernel, runs.Kernel}, {"os", is.OS, runs.OS}, {"kubelet", is.Kubelet, runs.Kubelet}, {"runtime", is.Runtime, runs.Runtime}} {
+	for _, d := range []Drifted{{"kernel", is.Kernel, runs.Kernel}, {"os", is.OS, runs.OS}, {"kubelet", is.Kubelet, runs.Kubelet},
+		{"runtime", is.Runtime, runs.Runtime}} {
 		if d.Running = kamino.CutText(d.Running, kamino.TagValue); d.Next != "" && d.Running != "" && d.Next != d.Running {
 			b.Differs = append(b.Differs, d)
 		}
@@ -94,7 +95,8 @@ func freshest(nodes []kamino.Node, signals []kamino.Signal, now time.Time) (best
 			continue
 		}
 		at, known := newestPatch(nodes[i:i+1], signals, now)
-		if told := (kamino.Stamp{Time: n.Freshness().PatchedAt, Exact: true}); !told.IsZero() && !told.Future(now) && (!known || told.Later(at)) {
+		if told := (kamino.Stamp{Time: n.Freshness().PatchedAt, Exact: true}); !told.IsZero() && !told.Future(now) &&
+			(!known || told.Later(at)) {
 			at = told
 		}
 		later := best == nil || at.Later(patched)

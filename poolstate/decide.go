@@ -53,7 +53,8 @@ func (o State) Decide(opts kamino.AutoOptions, now time.Time) PoolPlan {
 	if pin := o.Pin(); pin != nil && p.Action == DoFinish {
 		p.Donor = "" // what the run took is restored, the model is not changed
 	} else if pin != nil {
-		p.Hold(kamino.CodePinned, "%s: kamino update --target-node NODE --adopt-model, or kamino rollback --pool %s --to VERSION", pin, o.Pool.Name)
+		p.Hold(kamino.CodePinned, "%s: kamino update --target-node NODE --adopt-model, or kamino rollback --pool %s --to VERSION",
+			pin, o.Pool.Name)
 	}
 	refusals := opts.Unlifted(o.Pool.Refusals)
 	switch {
@@ -75,7 +76,8 @@ func (o State) decideNothing(p *PoolPlan, image *kamino.Version, proof kamino.Pr
 	}
 	if v := kamino.NewestGood(o.Versions); v != nil && v.Unaccepted && o.Pool.Owner != nil {
 		p.because(kamino.CodeModel, "version %s is hidden", v.Name)
-		p.Hold(kamino.CodeImageOnly, "its instances would run the bootstrap of the model, which %s writes; %s offers it", o.Pool.Owner.Name, HowToPromote(o.Pool.Name, v.Name))
+		p.Hold(kamino.CodeImageOnly, "its instances would run the bootstrap of the model, which %s writes; %s offers it", o.Pool.Owner.Name,
+			HowToPromote(o.Pool.Name, v.Name))
 		return
 	} else if v != nil && v.Hidden() && !v.MayPromote(proof) {
 		p.because(kamino.CodeUnproved, "version %s is hidden and not proved", v.Name)
@@ -93,7 +95,8 @@ func (o State) decideUnfinished(p *PoolPlan) {
 	rec := o.Lease.Record
 	p.Action = DoFinish
 	if rec.Work == kamino.WorkPatch {
-		p.because(kamino.CodeUnfinished, "patch run %s (process %s) has had node %s since %s, at step %s; %s", o.Lease.Holder, o.Lease.Process,
+		p.because(kamino.CodeUnfinished, "patch run %s (process %s) has had node %s since %s, at step %s; %s",
+			o.Lease.Holder, o.Lease.Process,
 			cmp.Or(rec.Donor, "none"), rec.Started.UTC().Format(time.RFC3339), cmp.Or(rec.Step, kamino.StepLock), kamino.GoesOn(rec.Donor))
 	} else {
 		p.because(kamino.CodeUnfinished, "run %s (process %s, donor %s) holds the pool at step %s", o.Lease.Holder, o.Lease.Process,
@@ -140,7 +143,8 @@ func (o State) decideFuture(p *PoolPlan, now time.Time) bool {
 	if v == nil {
 		return false
 	}
-	p.because(kamino.CodeFuture, "version %s was made by a run whose clock was ahead: this clock says %s", v.Name, now.UTC().Format(time.RFC3339))
+	p.because(kamino.CodeFuture, "version %s was made by a run whose clock was ahead: this clock says %s", v.Name,
+		now.UTC().Format(time.RFC3339))
 	p.Hold(kamino.CodeFuture, "set the clock of this machine; if it is right, go back with kamino rollback --pool %s, then delete version %s", o.Pool.Name, v.Name)
 	return true
 }
@@ -155,7 +159,8 @@ func (o State) decideProof(p *PoolPlan, opts kamino.AutoOptions) bool {
 		p.because(kamino.CodeWaiting, "version %s passed its proof", v.Name)
 		p.Hold(kamino.CodePromote, "version %s waits to be promoted: %s", v.Name, HowToPromote(o.Pool.Name, v.Name))
 		return true
-	case opts.Proof.Mode == kamino.ProveNone && opts.Proof.Promote == kamino.PromoteManual, opts.Proof.Mode != kamino.ProveCanary && v.Gated:
+	case opts.Proof.Mode == kamino.ProveNone && opts.Proof.Promote == kamino.PromoteManual,
+		opts.Proof.Mode != kamino.ProveCanary && v.Gated:
 		p.because(kamino.CodeWaiting, "version %s is hidden, and no proof is required before its promotion", v.Name)
 		p.Hold(kamino.CodePromote, "version %s waits to be promoted: %s", v.Name, HowToPromote(o.Pool.Name, v.Name))
 		return true
@@ -193,7 +198,8 @@ func (o State) decideNeed(p *PoolPlan, opts kamino.AutoOptions, rules kamino.Rul
 	} else {
 		o.decidePatches(p, rules, now)
 		if built, ok := image.Built(); ok && opts.MaxImageAge > 0 && now.Sub(built.Time) > opts.MaxImageAge {
-			p.because(kamino.CodeAge, "image %s is %.1f days old, more than %.1f", image.Name, days(now.Sub(built.Time)), days(opts.MaxImageAge))
+			p.because(kamino.CodeAge, "image %s is %.1f days old, more than %.1f", image.Name, days(now.Sub(built.Time)),
+				days(opts.MaxImageAge))
 			if len(Ranked(p.Candidates)) < opts.MinCandidates {
 				rules.AnyPatch = true
 				p.Candidates = selection.Select(o.Nodes, rules, now)
@@ -269,7 +275,8 @@ func (o State) decideModel(p *PoolPlan, good *kamino.Version, opts kamino.AutoOp
 		return
 	}
 	if good.Receipt == "" {
-		p.Hold(kamino.CodeNoReceipt, "version %s has no seal receipt; kamino rollback --pool %s --to %s uses it anyway", good.Name, o.Pool.Name, good.Name)
+		p.Hold(kamino.CodeNoReceipt, "version %s has no seal receipt; kamino rollback --pool %s --to %s uses it anyway", good.Name,
+			o.Pool.Name, good.Name)
 		return
 	}
 	// An image exists, so nothing has to be built.
@@ -363,7 +370,8 @@ func (b NewNodes) TooMany() (late, of int, bad bool) {
 // Saw records the instances and nodes of one look. An instance does not count if it does not run,
 // if the cloud could not create it, if it was deleted before it ran for long, or while nothing
 // shows that nodes can be Ready at all. It returns the instances that are gone and do not count.
-func (b NewNodes) Saw(born []kamino.Instance, nodes []kamino.Node, now time.Time, budget, long time.Duration, fair func(zone string) bool) (lost []NewNode) {
+func (b NewNodes) Saw(born []kamino.Instance, nodes []kamino.Node, now time.Time, budget, long time.Duration,
+	fair func(zone string) bool) (lost []NewNode) {
 	for _, in := range born {
 		n := b[in.ID]
 		if n == nil {
@@ -435,10 +443,12 @@ func (o State) Provable(v kamino.Version) error {
 		return kamino.WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.Pool.Name, v.Bad),
 			"to use it anyway: kamino rollback --pool %s --to %s", o.Pool.Name, v.Name)
 	case now != nil && now.Name == v.Name:
-		return kamino.WithHint(fmt.Errorf("new nodes of pool %s already boot from version %s: it can no longer be proved first", o.Pool.Name, v.Name),
+		return kamino.WithHint(fmt.Errorf("new nodes of pool %s already boot from version %s: it can no longer be proved first",
+			o.Pool.Name, v.Name),
 			"go back to another one, or exclude this one from latest, and then prove it; kamino status lists the versions")
 	case now != nil && kamino.CompareVersions(now.Name, v.Name) > 0:
-		return kamino.WithHint(fmt.Errorf("version %s of pool %s is older than %s, which new nodes boot from", v.Name, o.Pool.Name, now.Name),
+		return kamino.WithHint(fmt.Errorf("version %s of pool %s is older than %s, which new nodes boot from", v.Name,
+			o.Pool.Name, now.Name),
 			"kamino rollback --pool %s --to %s goes back to it", o.Pool.Name, v.Name)
 	}
 	return nil

@@ -71,7 +71,8 @@ type Destination struct {
 
 // TakesUntried reports whether a person takes a version without the proof that it had to pass.
 func (t Destination) TakesUntried() bool {
-	return t.Nobody == nil && t.Version != nil && !t.Stays && t.Version.Untried() && (t.Verb == kamino.VerbPromote || t.Verb == kamino.VerbRollback)
+	return t.Nobody == nil && t.Version != nil && !t.Stays && t.Version.Untried() &&
+		(t.Verb == kamino.VerbPromote || t.Verb == kamino.VerbRollback)
 }
 
 // Name returns the name of the version, or a replacement for it; "" if neither is known.
@@ -120,7 +121,8 @@ func (o State) defaultTarget() Destination {
 		return Destination{}
 	}
 	former := kamino.First(o.Versions, func(v kamino.Version) bool {
-		return kamino.CompareVersions(v.Name, now.Name) < 0 && !v.OfFormer && v.Unlike(now.Machine) == "" && v.Good() && v.Ready && !v.Unused() && (!v.Excluded || v.Hidden()) && !(v.Untried() && !v.Hidden())
+		return kamino.CompareVersions(v.Name, now.Name) < 0 && !v.OfFormer && v.Unlike(now.Machine) == "" && v.Good() && v.Ready &&
+			!v.Unused() && (!v.Excluded || v.Hidden()) && !(v.Untried() && !v.Hidden())
 	})
 	if former != nil {
 		return Destination{Version: former}
@@ -134,14 +136,16 @@ func (o State) FindTarget(to string) (Destination, error) {
 		if left := o.Lease.Ledger.Withdrew.Left(o.Next()); left != "" {
 			return Destination{Version: o.Next(), Since: left}, nil
 		}
-		if w, saved := o.Lease.Ledger.Withdrew, o.Lease.Ledger.Original; w != nil && w.To == ToOriginal && saved != nil && strings.EqualFold(o.Pool.Model.Image, saved.Image) {
+		if w, saved := o.Lease.Ledger.Withdrew, o.Lease.Ledger.Original; w != nil && w.To == ToOriginal && saved != nil &&
+			strings.EqualFold(o.Pool.Model.Image, saved.Image) {
 			return Destination{Saved: saved, Since: w.Version}, nil
 		}
 		t := o.defaultTarget()
 		t.Unnamed = true
 		switch {
 		case t.Version != nil && t.Version.Receipt == "":
-			return Destination{}, kamino.WithHint(fmt.Errorf("the version before it, %s of pool %s, has no seal receipt: %s", t.Name(), o.Pool.Name, t.Version.Unsealed()),
+			return Destination{}, kamino.WithHint(fmt.Errorf("the version before it, %s of pool %s, has no seal receipt: %s", t.Name(),
+				o.Pool.Name, t.Version.Unsealed()),
 				"to use it anyway: --to %s; else %s", t.Name(), o.TargetsHint())
 		case t.Name() != "":
 			return t, nil
@@ -163,7 +167,8 @@ func (o State) FindTarget(to string) (Destination, error) {
 	case v == nil:
 		return Destination{}, kamino.WithHint(fmt.Errorf("version %q of pool %s does not exist", to, o.Pool.Name), "%s", o.TargetsHint())
 	case !v.Whole() || !v.Ready:
-		return Destination{}, kamino.WithHint(fmt.Errorf("version %s of pool %s is %s and not ready to boot from: %s", v.Name, o.Pool.Name, v.State, cmp.Or(v.Failure, "not replicated")),
+		return Destination{}, kamino.WithHint(fmt.Errorf("version %s of pool %s is %s and not ready to boot from: %s", v.Name, o.Pool.Name,
+			v.State, cmp.Or(v.Failure, "not replicated")),
 			"%s", o.TargetsHint())
 	default:
 		return Destination{Version: v}, nil

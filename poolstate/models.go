@@ -54,6 +54,7 @@ func (o State) models() *Models {
 // version that passed its proof, and the model still names an older version, or none.
 func (o State) Halfway(v kamino.Version) bool {
 	now, offered := o.Next(), kamino.Resolved(o.Versions)
-	return !kamino.Points(o.Pool.Model.Image, o.Versions) && offered != nil && offered.Name == v.Name && v.Ours() && v.Offer == kamino.TagOfferOffered &&
+	return !kamino.Points(o.Pool.Model.Image, o.Versions) && offered != nil && offered.Name == v.Name && v.Ours() &&
+		v.Offer == kamino.TagOfferOffered &&
 		v.Proof == kamino.TagProofPassed && (now == nil || kamino.CompareVersions(now.Name, v.Name) < 0)
 }

@@ -113,7 +113,8 @@ func (s PoolStatus) NotReady() string {
 	if past == nil {
 		return ""
 	}
-	return kamino.Plain(fmt.Sprintf("version %s %s; %s; if the version is good nevertheless: %s", s.Next, past.Reason, past.Failure, HowToPromote(s.Name, s.Next)))
+	return kamino.Plain(fmt.Sprintf("version %s %s; %s; if the version is good nevertheless: %s", s.Next, past.Reason, past.Failure,
+		HowToPromote(s.Name, s.Next)))
 }
 
 // NextRun is the next run of a program in the cluster that starts runs, such as a CronJob.
@@ -212,7 +213,8 @@ func (o State) Unfinished(now time.Time) *kamino.Unfinished {
 	}
 	for _, n := range o.Taken() {
 		if mark, err := n.Claimed(o.ID); err == nil && mark != nil {
-			rec := kamino.Record{Donor: n.Name, Instance: mark.Instance, VMID: mark.VMID, Sealing: mark.Sealing, Work: mark.Work, Started: mark.Since}
+			rec := kamino.Record{Donor: n.Name, Instance: mark.Instance, VMID: mark.VMID, Sealing: mark.Sealing, Work: mark.Work,
+				Started: mark.Since}
 			if mark.Sealing { // only the lease, which is gone, had the time since when it is off
 				rec.AwaySince = mark.Since
 			}
@@ -307,9 +309,11 @@ func ChoosePools(all map[kamino.PoolID]*State, names []string) ([]*State, error)
 		}
 		switch {
 		case n == 0 && len(known) == 0:
-			return nil, kamino.WithHint(fmt.Errorf("pool %q is unknown: no node of this cluster belongs to a pool", name), "check spec.providerID: kubectl get nodes -o yaml")
+			return nil, kamino.WithHint(fmt.Errorf("pool %q is unknown: no node of this cluster belongs to a pool", name),
+				"check spec.providerID: kubectl get nodes -o yaml")
 		case n == 0:
-			return nil, kamino.WithHint(fmt.Errorf("pool %q is unknown: no node belongs to it", name), "the pools are %s", strings.Join(known, ", "))
+			return nil, kamino.WithHint(fmt.Errorf("pool %q is unknown: no node belongs to it", name), "the pools are %s",
+				strings.Join(known, ", "))
 		case n > 1:
 			return nil, kamino.WithHint(fmt.Errorf("pool %q is ambiguous: %d pools have that name", name, n), "give the whole ID")
 		}

@@ -73,7 +73,8 @@ func Judge(s Observation, b Bounds) (kamino.Outcome, []kamino.Finding) {
 	}
 	if left := s.Ready.Add(b.Bake).Sub(s.Now); left > 0 {
 		left = min((left + 30*time.Second - 1).Truncate(30*time.Second), b.Bake) // in steps of 30 s, not a new line each second
-		return kamino.ProofWaits, []kamino.Finding{{Check: "stable", Outcome: kamino.ProofWaits, Evidence: fmt.Sprintf("the canary to stay healthy for another %s", left)}}
+		return kamino.ProofWaits, []kamino.Finding{
+			{Check: "stable", Outcome: kamino.ProofWaits, Evidence: fmt.Sprintf("the canary to stay healthy for another %s", left)}}
 	}
 	if s.Node.UID == "" { // whatever is skipped: an image that showed no node has proved nothing
 		out := kamino.ProofWaits
@@ -82,7 +83,9 @@ func Judge(s Observation, b Bounds) (kamino.Outcome, []kamino.Finding) {
 		}
 		return out, []kamino.Finding{{Check: "identity", Outcome: out, Evidence: "the canary's node to register"}}
 	}
-	return kamino.ProofPassed, slices.Concat(found[kamino.ProofPassed], []kamino.Finding{{Check: "stable", Outcome: kamino.ProofPassed, Evidence: "examined"}}, found[kamino.ProofNotApplicable], s.uncompared(b))
+	return kamino.ProofPassed, slices.Concat(found[kamino.ProofPassed],
+		[]kamino.Finding{{Check: "stable", Outcome: kamino.ProofPassed, Evidence: "examined"}},
+		found[kamino.ProofNotApplicable], s.uncompared(b))
 }
 
 // CreateLimit is how long a cloud may take to create a machine.
@@ -123,7 +126,8 @@ func judgeIdentity(s Observation, b Bounds) (kamino.Outcome, string) {
 	}
 	r, _ := n.Report(s.Nonce)
 	if r.MachineID != "" && n.MachineID != "" && r.MachineID != n.MachineID {
-		return s.byAndBy(b, kamino.ProofFailed, fmt.Sprintf("its kubelet reports machine ID %s, and its disk has %s", n.MachineID, r.MachineID))
+		return s.byAndBy(b, kamino.ProofFailed, fmt.Sprintf("its kubelet reports machine ID %s, and its disk has %s",
+			n.MachineID, r.MachineID))
 	}
 	for _, key := range strings.Fields(s.Sealed[kamino.TagSSHKeys]) {
 		if slices.Contains(r.SSHKeys, key) {
@@ -136,7 +140,8 @@ func judgeIdentity(s Observation, b Bounds) (kamino.Outcome, string) {
 		case same && s.Before[o.Name] == o.MachineID:
 			return kamino.ProofFailed, fmt.Sprintf("machine ID %s is that of node %s, too", o.MachineID, o.Name)
 		case same: // it is unknown which was first: a kubelet may write any into its own node
-			out, evidence = kamino.ProofInconclusive, fmt.Sprintf("node %s shows its machine ID %s, too, and may have taken it", o.Name, o.MachineID)
+			out, evidence = kamino.ProofInconclusive, fmt.Sprintf("node %s shows its machine ID %s, too, and may have taken it",
+				o.Name, o.MachineID)
 		}
 	}
 	return out, evidence
@@ -151,7 +156,8 @@ func judgeApart(s Observation, _ Bounds) (kamino.Outcome, string) {
 	case s.Node.UID == "" || !kamino.SameVM(s.Node.SystemUUID, s.VM()):
 		return kamino.ProofPassed, "no node yet"
 	case s.Bare && s.Unsealed:
-		return kamino.ProofInconclusive, fmt.Sprintf("node %s registered without the taint %s, as an image without Kamino's agent does", s.Node.Name, kamino.TaintCanary)
+		return kamino.ProofInconclusive, fmt.Sprintf("node %s registered without the taint %s, as an image without Kamino's agent does",
+			s.Node.Name, kamino.TaintCanary)
 	case s.Bare:
 		return kamino.ProofFailed, fmt.Sprintf("node %s registered without the taint %s", s.Node.Name, kamino.TaintCanary)
 	case !out:
@@ -190,13 +196,18 @@ func judgeReady(s Observation, b Bounds) (kamino.Outcome, string) {
 	case s.Unheeded():
 		return kamino.ProofInconclusive, "its certificate is not approved, and no other is"
 	case s.Node.UID != "" && s.Owed():
-		return kamino.ProofInconclusive, fmt.Sprintf("node %s is not Ready within %s: pods of DaemonSets wait for an image, a Secret or a ConfigMap%s", s.Node.Name, b.Boot, kamino.InBrackets(s.Node.NotReady))
+		return kamino.ProofInconclusive, fmt.Sprintf(
+			"node %s is not Ready within %s: pods of DaemonSets wait for an image, a Secret or a ConfigMap%s", s.Node.Name, b.Boot,
+			kamino.InBrackets(s.Node.NotReady))
 	case s.dark():
-		return kamino.ProofInconclusive, fmt.Sprintf("no node is Ready within %s, and the image is not blamed: the control plane, the zone or the cloud's API appears to be down", b.Boot)
+		return kamino.ProofInconclusive, fmt.Sprintf(
+			"no node is Ready within %s, and the image is not blamed: the control plane, the zone or the cloud's API appears to be down",
+			b.Boot)
 	case s.Node.UID == "":
 		return kamino.ProofFailed, fmt.Sprintf("no node has registered within %s of the machine's start", b.Boot) + s.lastLines()
 	}
-	return kamino.ProofFailed, fmt.Sprintf("node %s is not Ready within %s of the machine's start%s", s.Node.Name, b.Boot, kamino.InBrackets(s.Node.NotReady)) + s.lastLines()
+	return kamino.ProofFailed, fmt.Sprintf("node %s is not Ready within %s of the machine's start%s", s.Node.Name, b.Boot,
+		kamino.InBrackets(s.Node.NotReady)) + s.lastLines()
 }
 
 func judgeBoot(s Observation, b Bounds) (kamino.Outcome, string) {
@@ -213,7 +224,8 @@ func judgeBoot(s Observation, b Bounds) (kamino.Outcome, string) {
 	}
 	took, most := s.Boot(), b.slowest(b.History)
 	slower := b.History > 0 && took > most
-	evidence := fmt.Sprintf("Ready %s after the machine started; the pool's canaries take %s, at most %s is allowed", took.Round(time.Second), b.History.Round(time.Second), most.Round(time.Second))
+	evidence := fmt.Sprintf("Ready %s after the machine started; the pool's canaries take %s, at most %s is allowed",
+		took.Round(time.Second), b.History.Round(time.Second), most.Round(time.Second))
 	switch {
 	case slower && len(report.Phases) == 0 && len(b.Phases) > 0 && !slices.Contains(b.Without, "report") && !s.late(b):
 		return kamino.ProofWaits, evidence + "; its agent has not reported yet which phase of the boot was slow"
@@ -238,7 +250,8 @@ func judgeStable(s Observation, _ Bounds) (kamino.Outcome, string) {
 	case !s.Node.Ready:
 		return s.unlessShaken(s.Now, fmt.Sprintf("its node was Ready and no longer is%s", kamino.InBrackets(s.Node.NotReady))+s.lastLines())
 	case s.Node.ReadySince.After(s.ReadyAs.Add(kamino.LookAge)):
-		return s.unlessShaken(s.Node.ReadySince, fmt.Sprintf("its node became Ready a second time, at %s", s.Node.ReadySince.Format(time.TimeOnly)))
+		return s.unlessShaken(s.Node.ReadySince, fmt.Sprintf("its node became Ready a second time, at %s",
+			s.Node.ReadySince.Format(time.TimeOnly)))
 	case s.Starts > 1:
 		return kamino.ProofFailed, fmt.Sprintf("its kubelet has started %d times", s.Starts)
 	}
@@ -254,7 +267,8 @@ const shakenWithin = 2 * time.Minute
 func (s Observation) unlessShaken(at time.Time, evidence string) (kamino.Outcome, string) {
 	for _, n := range append(slices.Clone(s.Others), s.Sibling.Node) {
 		if n.Created.Before(s.Launched) && n.ReadySince.After(s.ReadyAs) && at.Sub(n.ReadySince).Abs() < shakenWithin {
-			return kamino.ProofInconclusive, fmt.Sprintf("%s, and node %s at %s, too: the control plane may have been away", evidence, n.Name, n.ReadySince.Format(time.TimeOnly))
+			return kamino.ProofInconclusive, fmt.Sprintf("%s, and node %s at %s, too: the control plane may have been away", evidence,
+				n.Name, n.ReadySince.Format(time.TimeOnly))
 		}
 	}
 	return kamino.ProofFailed, evidence
@@ -264,8 +278,10 @@ func (s Observation) unlessShaken(at time.Time, evidence string) (kamino.Outcome
 // kubelet.
 func perNode(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
-	return key == "kubernetes.io/hostname" || strings.HasSuffix(key, "kubernetes.io/instance-type") || domain == "topology.kubernetes.io" || strings.HasPrefix(domain, "topology.") ||
-		domain == "failure-domain.beta.kubernetes.io" || strings.HasSuffix(domain, "kamino.dev") || strings.HasSuffix(domain, kamino.RestrictedDomain)
+	return key == "kubernetes.io/hostname" || strings.HasSuffix(key, "kubernetes.io/instance-type") || domain == "topology.kubernetes.io" ||
+		strings.HasPrefix(domain, "topology.") ||
+		domain == "failure-domain.beta.kubernetes.io" || strings.HasSuffix(domain, "kamino.dev") ||
+		strings.HasSuffix(domain, kamino.RestrictedDomain)
 }
 
 // taintsOfKubernetes is the prefix of the taints that Kubernetes derives from cordons and
@@ -284,7 +300,8 @@ func judgeLabels(s Observation, b Bounds) (kamino.Outcome, string) {
 		}
 	}
 	for _, t := range s.Node.Taints {
-		passing := t.Effect == "PreferNoSchedule" || t.Key == kamino.TaintBlock || t.Key == kamino.TaintCanary || strings.HasPrefix(t.Key, taintsOfKubernetes)
+		passing := t.Effect == "PreferNoSchedule" || t.Key == kamino.TaintBlock || t.Key == kamino.TaintCanary ||
+			strings.HasPrefix(t.Key, taintsOfKubernetes)
 		if !passing && !s.Sibling.Tainted(t.Key) {
 			return s.byAndBy(b, s.ofTaint(), fmt.Sprintf("taint %s is on it, and not on node %s", t.Key, s.Sibling.Name))
 		}
@@ -405,7 +422,8 @@ func judgeDaemons(s Observation, b Bounds) (kamino.Outcome, string) {
 			continue
 		}
 		over := kamino.ProofInconclusive
-		if d.Beside && !d.Owed && !s.Node.Tainted(kamino.TaintCanary) && (s.sized() || !d.Unplaced) { // otherwise the pod may not start: the run could not admit it, or the node is too small
+		// otherwise the pod may not start: the run could not admit it, or the node is too small
+		if d.Beside && !d.Owed && !s.Node.Tainted(kamino.TaintCanary) && (s.sized() || !d.Unplaced) {
 			over = kamino.ProofFailed
 		}
 		return s.byAndBy(b, over, fmt.Sprintf("DaemonSet %s has no Ready pod there%s", d.Set, kamino.InBrackets(d.Reason)))
@@ -421,7 +439,8 @@ func judgeReport(s Observation, b Bounds) (kamino.Outcome, string) {
 	if !ok {
 		return s.byAndBy(b, kamino.ProofInconclusive, "its agent has not reported")
 	}
-	if was := s.Sealed[kamino.TagPackages]; was != "" && r.PackageDigest != "" && r.PackageDigest != was { // its first boot may install packages
+	// its first boot may install packages
+	if was := s.Sealed[kamino.TagPackages]; was != "" && r.PackageDigest != "" && r.PackageDigest != was {
 		return s.byAndBy(b, kamino.ProofInconclusive, "the packages on its disk are not those that were sealed")
 	}
 	return kamino.ProofPassed, "of " + r.At.Format(time.TimeOnly)

@@ -73,7 +73,8 @@ func (s Observation) uncompared(b Bounds) (left []kamino.Finding) {
 		return nil
 	}
 	for _, f := range []kamino.Finding{
-		{Check: "identity", Outcome: kamino.ProofNotApplicable, Evidence: "the SSH host keys of the machine that the version was made of are unknown, so the canary's cannot be compared"},
+		{Check: "identity", Outcome: kamino.ProofNotApplicable,
+			Evidence: "the SSH host keys of the machine that the version was made of are unknown, so the canary's cannot be compared"},
 		{Check: "capacity", Outcome: kamino.ProofNotApplicable, Evidence: "the version has no donor to compare it with"},
 		{Check: "report", Outcome: kamino.ProofNotApplicable, Evidence: "no receipt lists the packages on the version's disk"},
 	} {

@@ -50,7 +50,8 @@ func (p *prover) hidden() kamino.Artifact {
 }
 
 func (p *prover) order(v kamino.Artifact, run string) kamino.CanaryOrder {
-	return kamino.CanaryOrder{Name: kamino.CanaryName(p.pool().ID, run), Version: v.ID, Run: run, Nonce: "nonce-1", Expires: time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)}
+	return kamino.CanaryOrder{Name: kamino.CanaryName(p.pool().ID, run), Version: v.ID, Run: run, Nonce: "nonce-1",
+		Expires: time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)}
 }
 
 func (p *prover) canaries() []kamino.Canary {

@@ -187,17 +187,20 @@ func poolOf(t *testing.T, w *world) {
 
 func reads(t *testing.T, w *world) {
 	p, in := w.pool(), w.instance()
-	if p.Name == "" || p.Location == "" || w.home(kamino.KindGallery) && (p.Group == "" || p.Gallery == "") || p.Capacity < 1 || p.Model.Image == "" || len(p.Model.Saved) == 0 {
+	if p.Name == "" || p.Location == "" || w.home(kamino.KindGallery) && (p.Group == "" || p.Gallery == "") || p.Capacity < 1 ||
+		p.Model.Image == "" || len(p.Model.Saved) == 0 {
 		t.Errorf("pool lacks something: %+v", p)
 	}
 	if len(p.Refusals)+len(in.Refusals) > 0 {
 		t.Errorf("refused: %v %v", p.Refusals, in.Refusals)
 	}
-	if in.Disk == "" || w.home(kamino.KindDefinition) && (in.VMID == "" || in.Generation == "" || in.SecurityType == "") || in.Power != kamino.PowerOn {
+	if in.Disk == "" || w.home(kamino.KindDefinition) && (in.VMID == "" || in.Generation == "" || in.SecurityType == "") ||
+		in.Power != kamino.PowerOn {
 		t.Errorf("instance lacks something: %+v", in)
 	}
 	ids, err := w.Provider.Instances(w.ctx(), p)
-	if n := slices.IndexFunc(ids, func(id kamino.InstanceID) bool { return strings.EqualFold(string(id), string(w.Donor)) }); err != nil || n < 0 || len(ids) < p.Capacity {
+	if n := slices.IndexFunc(ids, func(id kamino.InstanceID) bool { return strings.EqualFold(string(id), string(w.Donor)) }); err != nil ||
+		n < 0 || len(ids) < p.Capacity {
 		t.Errorf("the pool of %d instances lists %v, %v; want %s among them", p.Capacity, ids, err, w.Donor)
 	}
 	gone := p
@@ -510,7 +513,10 @@ func rivalOffer(t *testing.T, w *world) {
 	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.2", kamino.Bad{Reason: "mine"}))
 	seen := w.offered("2026.1.2", false)
 	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.2", kamino.Bad{Reason: "a rival's"}))
-	w.eventually("the rival's reason is there", func() bool { return w.find(kamino.KindVersion, "2026.1.2")[0].Tags[kamino.TagBad] == "a rival's" })
+	w.eventually("the rival's reason is there", func() bool {
+		return w.find(kamino.KindVersion,
+			"2026.1.2")[0].Tags[kamino.TagBad] == "a rival's"
+	})
 	if err := w.Provider.Promote(w.ctx(), w.pool(), kamino.Target{Version: "2026.1.2", Seen: &seen}); !errors.Is(err, kamino.ErrConflict) {
 		t.Errorf("promotion of a version that was changed meanwhile: %v, want ErrConflict", err)
 	}

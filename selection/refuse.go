@@ -22,7 +22,8 @@ func RefuseNode(n kamino.Node, o kamino.Options, midRun bool) []kamino.Refusal {
 		add(kamino.CodeOS, "status.nodeInfo.operatingSystem", n.OS, "only Linux disks can be sealed", "choose a Linux node")
 	}
 	if n.Appliance() {
-		add(kamino.CodeOS, "status.nodeInfo.osImage", n.Software.OS, "its system is read-only and cannot store what gives a clone its own identity", "choose a pool of another distribution")
+		add(kamino.CodeOS, "status.nodeInfo.osImage", n.Software.OS,
+			"its system is read-only and cannot store what gives a clone its own identity", "choose a pool of another distribution")
 	}
 	if n.ControlPlane {
 		add("control-plane", "metadata.labels", "node-role.kubernetes.io/control-plane",

@@ -43,7 +43,8 @@ func SelectPatch(nodes []kamino.Node, o kamino.PatchOptions, now time.Time) []ka
 	if o.Donor != "" {
 		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n kamino.Node) bool { return n.Name != o.Donor })
 		for i := range nodes { // a person may use a patch to repair it
-			nodes[i].Taints = slices.DeleteFunc(slices.Clone(nodes[i].Taints), func(t kamino.Taint) bool { return t.Key == kamino.TaintPatchFailed })
+			nodes[i].Taints = slices.DeleteFunc(slices.Clone(nodes[i].Taints),
+				func(t kamino.Taint) bool { return t.Key == kamino.TaintPatchFailed })
 		}
 	}
 	return Select(nodes, rules, now)

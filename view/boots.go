@@ -57,8 +57,10 @@ func boots(p poolstate.PoolStatus) *pageBoots {
 	for _, bar := range bars {
 		lines = append(lines, bar.name+": "+bar.text())
 	}
-	fmt.Fprintf(&b, `<svg width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="bt-%s bd-%s">`, bootWidth, height, bootWidth, height, id, id)
-	fmt.Fprintf(&b, `<title id="bt-%s">Boots of clones of %s</title><desc id="bd-%s">%s.</desc>`, id, html.EscapeString(p.Name), id, html.EscapeString(strings.Join(lines, ". ")))
+	fmt.Fprintf(&b, `<svg width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="bt-%s bd-%s">`, bootWidth, height,
+		bootWidth, height, id, id)
+	fmt.Fprintf(&b, `<title id="bt-%s">Boots of clones of %s</title><desc id="bd-%s">%s.</desc>`, id, html.EscapeString(p.Name), id,
+		html.EscapeString(strings.Join(lines, ". ")))
 	for i, bar := range bars {
 		y := i * bootRow
 		class := "row"
@@ -70,7 +72,8 @@ func boots(p poolstate.PoolStatus) *pageBoots {
 			fmt.Fprintf(&b, `<rect class="usual" x="%d" y="%d" width="%.1f" height="18" rx="2"/>`, bootLeft, y+4, wide(bar.usual))
 		}
 		fmt.Fprintf(&b, `<rect class="newest" x="%d" y="%d" width="%.1f" height="8" rx="2"/>`, bootLeft, y+9, wide(bar.newest))
-		fmt.Fprintf(&b, `<text class="dim took" x="%.1f" y="%d">%s</text>`, bootLeft+8+wide(max(bar.newest, bar.usual)), y+17, html.EscapeString(bar.text()))
+		fmt.Fprintf(&b, `<text class="dim took" x="%.1f" y="%d">%s</text>`, bootLeft+8+wide(max(bar.newest, bar.usual)), y+17,
+			html.EscapeString(bar.text()))
 	}
 	b.WriteString("</svg>")
 	text := "From a machine that runs to its Ready node, of the newest canary that was good"

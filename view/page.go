@@ -92,7 +92,8 @@ func Page(w io.Writer, pools []poolstate.PoolStatus, at time.Time) error {
 		v.Pools = append(v.Pools, poolView(p, notices, at))
 	}
 	if len(pools) > 0 && pools[0].Paused != "" { // the pause of the whole cluster is shown once
-		v.Notices = append(v.Notices, pageNotice{Mood: moodWarn, What: "The cluster is paused:", Why: pools[0].Pause().String(), Type: []string{"kamino resume"}})
+		v.Notices = append(v.Notices, pageNotice{Mood: moodWarn, What: "The cluster is paused:", Why: pools[0].Pause().String(),
+			Type: []string{"kamino resume"}})
 	}
 	slices.SortStableFunc(v.Notices, func(a, b pageNotice) int { return cmp.Compare(severity(a.Mood), severity(b.Mood)) })
 	v.Mood, v.Headline = headline(pools, v.Notices)
@@ -168,16 +169,20 @@ func poolNotices(p poolstate.PoolStatus, now time.Time) (out []pageNotice) {
 		}
 		switch {
 		case u.Alive && !since.IsZero():
-			add(moodInfo, fmt.Sprintf("%s %s has been away for %s", word, u.Donor, ago(now, since)), fmt.Sprintf("run %s is at step %s, last heartbeat %s ago", u.Run, Shown(u.Step), silence(u)))
+			add(moodInfo, fmt.Sprintf("%s %s has been away for %s", word, u.Donor, ago(now, since)),
+				fmt.Sprintf("run %s is at step %s, last heartbeat %s ago", u.Run, Shown(u.Step), silence(u)))
 		case u.Alive:
 			add(moodInfo, "a run is active", fmt.Sprintf("%s, at step %s", u.Run, Shown(u.Step)))
 		case !since.IsZero():
-			add(moodBad, fmt.Sprintf("%s %s has been away for %s, and its run has probably ended", word, u.Donor, ago(now, since)), silentRun(u)+"; finish it, or give back what it took:", first(p.Paused != "")+finish(u), "kamino restore")
+			add(moodBad, fmt.Sprintf("%s %s has been away for %s, and its run has probably ended", word, u.Donor, ago(now, since)),
+				silentRun(u)+"; finish it, or give back what it took:", first(p.Paused != "")+finish(u), "kamino restore")
 		case u.Work == kamino.WorkProve:
-			add(moodBad, "the proof of version "+u.Version+" was interrupted", unfinished(u)+"; give back what it took, and prove it again:",
+			add(moodBad, "the proof of version "+u.Version+" was interrupted",
+				unfinished(u)+"; give back what it took, and prove it again:",
 				"kamino restore", first(p.Paused != "")+"kamino promote --pool "+p.Name+" --version "+u.Version+" --prove canary")
 		default:
-			add(moodBad, "a run was interrupted", unfinished(u)+"; finish it, or give back what it took:", first(p.Paused != "")+finish(u), "kamino restore")
+			add(moodBad, "a run was interrupted", unfinished(u)+"; finish it, or give back what it took:", first(p.Paused != "")+finish(u),
+				"kamino restore")
 		}
 	}
 	if p.Error != "" {
@@ -244,7 +249,8 @@ func finish(u *kamino.Unfinished) string {
 }
 
 func poolView(p poolstate.PoolStatus, notices []pageNotice, now time.Time) pagePool {
-	v := pagePool{ID: anchor(p), Name: p.Name, Error: p.Error, Next: p.Next, Age: days(p.NextAgeDays), Misses: days(p.MissesDays), Ready: fmt.Sprintf("%d of %d", p.Ready, p.Nodes), Now: "nothing to do"}
+	v := pagePool{ID: anchor(p), Name: p.Name, Error: p.Error, Next: p.Next, Age: days(p.NextAgeDays), Misses: days(p.MissesDays),
+		Ready: fmt.Sprintf("%d of %d", p.Ready, p.Nodes), Now: "nothing to do"}
 	if len(notices) > 0 {
 		v.Mood, v.Now = notices[0].Mood, notices[0].What
 	}
@@ -256,10 +262,12 @@ func poolView(p poolstate.PoolStatus, notices []pageNotice, now time.Time) pageP
 		v.Run = runView(p, now)
 	}
 	for _, s := range p.Versions {
-		v.Versions = append(v.Versions, pageVersion{Name: s.Name, State: versionState(s), Donor: Shown(s.BuiltFrom), Built: builtAt(s), Parent: Shown(Short(s.Parent)), Instances: s.Instances, Note: versionNote(s, true)})
+		v.Versions = append(v.Versions, pageVersion{Name: s.Name, State: versionState(s), Donor: Shown(s.BuiltFrom), Built: builtAt(s),
+			Parent: Shown(Short(s.Parent)), Instances: s.Instances, Note: versionNote(s, true)})
 	}
 	for _, r := range p.Runs {
-		past := pagePast{Ended: ended(r), Run: r.Run, Donor: Shown(r.Donor), Version: Shown(pastVersion(r)), Took: Seconds(r.Seconds), Away: "-", Result: pastResult(r)}
+		past := pagePast{Ended: ended(r), Run: r.Run, Donor: Shown(r.Donor), Version: Shown(pastVersion(r)), Took: Seconds(r.Seconds),
+			Away: "-", Result: pastResult(r)}
 		if r.AwaySeconds > 0 {
 			past.Away = Seconds(r.AwaySeconds)
 		}

@@ -33,12 +33,15 @@ func lineage(p poolstate.PoolStatus) *pagePicture {
 	width := x(len(versions)-1) + lineLeft
 	var b strings.Builder
 	id := anchor(p)
-	fmt.Fprintf(&b, `<svg width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="t-%s d-%s">`, width, lineHeight, width, lineHeight, id, id)
-	fmt.Fprintf(&b, `<title id="t-%s">Versions of %s</title><desc id="d-%s">%s</desc>`, id, html.EscapeString(p.Name), id, html.EscapeString(lineageText(p, versions)))
+	fmt.Fprintf(&b, `<svg width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="t-%s d-%s">`, width, lineHeight,
+		width, lineHeight, id, id)
+	fmt.Fprintf(&b, `<title id="t-%s">Versions of %s</title><desc id="d-%s">%s</desc>`, id, html.EscapeString(p.Name), id,
+		html.EscapeString(lineageText(p, versions)))
 	for i, v := range versions {
 		if from := parentOf(versions, v); from >= 0 && from < i {
 			lift := min(18+14*(i-from), 60)
-			fmt.Fprintf(&b, `<path class="edge" d="M%d %dQ%d %d %d %d"/>`, x(from), lineAxis-lineRadius-2, (x(from)+x(i))/2, lineAxis-lineRadius-lift, x(i), lineAxis-lineRadius-2)
+			fmt.Fprintf(&b, `<path class="edge" d="M%d %dQ%d %d %d %d"/>`, x(from), lineAxis-lineRadius-2, (x(from)+x(i))/2,
+				lineAxis-lineRadius-lift, x(i), lineAxis-lineRadius-2)
 		} else if v.Parent != "" {
 			fmt.Fprintf(&b, `<path class="edge" stroke-dasharray="2 4" d="M%d %dH%d"/>`, x(i)-42, lineAxis, x(i)-lineRadius-2)
 		}
@@ -52,10 +55,12 @@ func lineage(p poolstate.PoolStatus) *pagePicture {
 
 func drawVersion(b *strings.Builder, x int, v poolstate.VersionStatus, next bool) {
 	class := map[kamino.Phase]string{kamino.PhasePromoted: "promoted", kamino.PhaseHidden: "hollow", kamino.PhaseProving: "proving",
-		kamino.PhaseWaiting: "waiting", kamino.PhaseBuilding: "building", kamino.PhaseWithdrawn: "gone", kamino.PhaseFailed: "gone"}[v.Phase]
+		kamino.PhaseWaiting: "waiting", kamino.PhaseBuilding: "building", kamino.PhaseWithdrawn: "gone",
+		kamino.PhaseFailed: "gone"}[v.Phase]
 	fmt.Fprintf(b, `<g><title>%s</title>`, html.EscapeString(versionText(v, next)))
 	if next {
-		fmt.Fprintf(b, `<circle class="next" cx="%d" cy="%d" r="%d"/><text class="next" x="%d" y="%d">next</text>`, x, lineAxis, lineRadius+5, x, lineAxis-46)
+		fmt.Fprintf(b, `<circle class="next" cx="%d" cy="%d" r="%d"/><text class="next" x="%d" y="%d">next</text>`, x, lineAxis,
+			lineRadius+5, x, lineAxis-46)
 	}
 	fmt.Fprintf(b, `<circle class="%s" cx="%d" cy="%d" r="%d"/>`, class, x, lineAxis, lineRadius)
 	if class == "gone" {

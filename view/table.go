@@ -33,7 +33,8 @@ func distrusted(p poolstate.PoolStatus) string {
 	if p.Owner != nil {
 		return p.Owner.Name + " writes the model, so that nothing else is done about it: let its spec name the version"
 	}
-	return "the model is written by version until somebody removes the tag " + kamino.TagPointer + " from image definition " + kamino.DefinitionName(p.Name)
+	return "the model is written by version until somebody removes the tag " + kamino.TagPointer + " from image definition " +
+		kamino.DefinitionName(p.Name)
 }
 
 func printPoolStatus(w io.Writer, p poolstate.PoolStatus, wide bool) {
@@ -68,7 +69,8 @@ func printPoolStatus(w io.Writer, p poolstate.PoolStatus, wide bool) {
 		fmt.Fprintf(w, "Warning:\t%s\n", warning)
 	}
 	if p.Pinned != nil {
-		fmt.Fprintf(w, "Pinned:\tby someone else; kamino last wrote %s; kamino update --target-node NODE --adopt-model replaces it\n", Short(p.Pinned.Wrote))
+		fmt.Fprintf(w, "Pinned:\tby someone else; kamino last wrote %s; kamino update --target-node NODE --adopt-model replaces it\n",
+			Short(p.Pinned.Wrote))
 	}
 	fmt.Fprintf(w, "Rollback to:\t%s\n", rollbackTo(p))
 	for _, text := range NextRuns(p) {
@@ -81,7 +83,8 @@ func printPoolStatus(w io.Writer, p poolstate.PoolStatus, wide bool) {
 		fmt.Fprintf(w, "Blocked:\tnode %s, %s\n\t%s\n", b.Node, b, b.Do())
 	}
 	for _, c := range p.Canaries {
-		fmt.Fprintf(w, "Canary:\t%s of run %s, %s, of version %s; expires %s\n", c.Name, Shown(c.Run), c.State, Short(c.Version), Instant(c.Expires))
+		fmt.Fprintf(w, "Canary:\t%s of run %s, %s, of version %s; expires %s\n", c.Name, Shown(c.Run), c.State, Short(c.Version),
+			Instant(c.Expires))
 	}
 	for _, r := range p.Refusals {
 		fmt.Fprintf(w, "Refused:\t%s\n", r)
@@ -149,7 +152,8 @@ func Unfinished(w io.Writer, u *kamino.Unfinished, paused bool) {
 		gives += "; a node whose packages may have been changed stays blocked then"
 	}
 	if u.Work == kamino.WorkProve {
-		fmt.Fprintf(w, "\t%s, as does the next run; %skamino promote --prove canary proves version %s again\n", gives, first(paused), u.Version)
+		fmt.Fprintf(w, "\t%s, as does the next run; %skamino promote --prove canary proves version %s again\n", gives,
+			first(paused), u.Version)
 		return
 	}
 	fmt.Fprintf(w, "\t%s%s finishes it, %s\n", first(paused), finish(u), gives)
@@ -213,7 +217,8 @@ func printRuns(w io.Writer, runs []kamino.PastRun, wide bool) {
 	}
 	fmt.Fprintln(w, "\nRUN\tENDED\tWORK\tNODE\tVERSION\tTOOK\tRESULT")
 	for _, r := range runs[:min(len(runs), most)] {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.Ended.UTC().Format(time.RFC3339), pastWork(r), Shown(r.Donor), Shown(pastVersion(r)),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.Ended.UTC().Format(time.RFC3339), pastWork(r), Shown(r.Donor),
+			Shown(pastVersion(r)),
 			Seconds(r.Seconds), whole(pastResult(r)))
 	}
 	if more := len(runs) - most; more > 0 {

@@ -57,8 +57,10 @@ func waterfalls(p poolstate.PoolStatus) *pagePicture {
 		y += fallHead
 		for _, name := range f.order() {
 			fmt.Fprintf(&rows, `<text class="row" x="%d" y="%d">%s</text>`, bootLeft-10, y+14, html.EscapeString(tail(name, 20)))
-			fmt.Fprintf(&rows, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="12" rx="2"/>`, f.class, at(f.Starts[name]), y+4, max(at(f.end(name))-at(f.Starts[name]), 1))
-			fmt.Fprintf(&rows, `<text class="dim took" x="%.1f" y="%d">%s</text>`, at(f.end(name))+8, y+14, html.EscapeString(Seconds(f.Phases[name])))
+			fmt.Fprintf(&rows, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="12" rx="2"/>`, f.class, at(f.Starts[name]), y+4,
+				max(at(f.end(name))-at(f.Starts[name]), 1))
+			fmt.Fprintf(&rows, `<text class="dim took" x="%.1f" y="%d">%s</text>`, at(f.end(name))+8, y+14,
+				html.EscapeString(Seconds(f.Phases[name])))
 			y += fallRow
 		}
 		y += 8
@@ -110,7 +112,8 @@ func compared(b *kamino.Boots) string {
 		if more < 0 {
 			more, word = -more, "later"
 		}
-		return fmt.Sprintf("From the start of the kernel to the end of phase %s the generic machine took %s and the clone %s: %s %s.", name, Seconds(was), Seconds(is), Seconds(more), word)
+		return fmt.Sprintf("From the start of the kernel to the end of phase %s the generic machine took %s and the clone %s: %s %s.", name,
+			Seconds(was), Seconds(is), Seconds(more), word)
 	}
 	return "The two boots have no phase in common by which they are compared."
 }

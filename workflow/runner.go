@@ -306,7 +306,8 @@ func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 	}
 	var t *kamino.ThrottledError
 	if errors.As(failure, &t) && t.After > longestSilence {
-		return fmt.Errorf("%w: the next call is allowed in %s, which is longer than a run waits: %w", ErrOverdue, t.After.Round(time.Minute), failure)
+		return fmt.Errorf("%w: the next call is allowed in %s, which is longer than a run waits: %w", ErrOverdue,
+			t.After.Round(time.Minute), failure)
 	} else if t != nil {
 		d = max(t.After, d)
 		x.throttled += d

@@ -56,7 +56,8 @@ func host(c *boot.Capture, root string) {
 
 // journal adds first activations, restarts, link changes and kubelet's milestones.
 func (o Options) journal(ctx context.Context, c *boot.Capture) {
-	args := []string{"-b", "-o", "export", "--no-pager", "--output-fields=MESSAGE,MESSAGE_ID,UNIT,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER,_TRANSPORT,_PID,_HOSTNAME,KERNEL_USEC,INITRD_USEC,USERSPACE_USEC,JOB_RESULT"}
+	args := []string{"-b", "-o", "export", "--no-pager",
+		"--output-fields=MESSAGE,MESSAGE_ID,UNIT,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER,_TRANSPORT,_PID,_HOSTNAME,KERNEL_USEC,INITRD_USEC,USERSPACE_USEC,JOB_RESULT"}
 	if o.Root != "/" {
 		args = append(args, "--root="+o.Root)
 	}
@@ -186,7 +187,8 @@ func (o Options) statusStages(c *boot.Capture, v1 map[string]json.RawMessage) {
 			from, to = from-offset, to-offset
 		}
 		if from > 0 && to <= boot.MaxStamp {
-			c.Spans = append(c.Spans, boot.Span{Name: s.stage, Kind: boot.SpanStage, Unit: s.unit, Start: from, End: to, Source: "cloud-init status"})
+			c.Spans = append(c.Spans, boot.Span{Name: s.stage, Kind: boot.SpanStage, Unit: s.unit, Start: from, End: to,
+				Source: "cloud-init status"})
 		}
 	}
 }

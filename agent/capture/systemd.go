@@ -119,7 +119,8 @@ func unitOf(id string, props map[string]any) boot.Unit {
 	u.Deactivating = number(props["ActiveExitTimestampMonotonic"])
 	u.Deactivated = number(props["InactiveEnterTimestampMonotonic"])
 	u.ActiveState, _ = props["ActiveState"].(string)
-	for name, to := range map[string]*[]string{"After": &u.After, "Wants": &u.Wants, "Requires": &u.Requires, "TriggeredBy": &u.TriggeredBy} {
+	for name, to := range map[string]*[]string{"After": &u.After, "Wants": &u.Wants, "Requires": &u.Requires,
+		"TriggeredBy": &u.TriggeredBy} {
 		if list, ok := props[name].([]string); ok && len(list) > 0 {
 			*to = list
 		}

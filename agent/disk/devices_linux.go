@@ -267,7 +267,8 @@ func signature(r io.ReaderAt) (string, error) {
 		magic, kind string
 	}{
 		{0, "LUKS\xba\xbe", HoldsCrypt}, {0, "XFSB", "xfs"}, {1080, "\x53\xef", "ext4"}, {64<<10 + 64, "_BHRfS_M", "btrfs"},
-		{512 + 24, "LVM2 001", HoldsLVM}, {24, "LVM2 001", HoldsLVM}, {82, "FAT32   ", "vfat"}, {54, "FAT16   ", "vfat"}, {54, "FAT12   ", "vfat"},
+		{512 + 24, "LVM2 001", HoldsLVM}, {24, "LVM2 001", HoldsLVM}, {82, "FAT32   ", "vfat"}, {54, "FAT16   ", "vfat"},
+		{54, "FAT12   ", "vfat"},
 	} {
 		if m.offset < n && bytes.HasPrefix(head[m.offset:n], []byte(m.magic)) {
 			return m.kind, nil
@@ -308,7 +309,8 @@ func biosBoot(disk io.ReaderAt, number int) bool {
 		if _, err := disk.ReadAt(head, sector); err != nil || string(head[:8]) != "EFI PART" {
 			continue
 		}
-		table, count, size := binary.LittleEndian.Uint64(head[72:]), binary.LittleEndian.Uint32(head[80:]), binary.LittleEndian.Uint32(head[84:])
+		table, count, size := binary.LittleEndian.Uint64(head[72:]), binary.LittleEndian.Uint32(head[80:]),
+			binary.LittleEndian.Uint32(head[84:])
 		if uint32(number) > count || size < 128 || size > 4096 {
 			return false
 		}
@@ -356,7 +358,8 @@ func (d *Disk) HasSwap(source string) bool {
 
 // tagged is the name of a device that a source of fstab(5) has where udev makes links.
 func tagged(source string) string {
-	for tag, dir := range map[string]string{"UUID=": "by-uuid", "LABEL=": "by-label", "PARTUUID=": "by-partuuid", "PARTLABEL=": "by-partlabel"} {
+	for tag, dir := range map[string]string{"UUID=": "by-uuid", "LABEL=": "by-label", "PARTUUID=": "by-partuuid",
+		"PARTLABEL=": "by-partlabel"} {
 		if value, ok := strings.CutPrefix(source, tag); ok && value != "" && path.Base(value) == value {
 			return path.Join(devfs, "disk", dir, value)
 		}

@@ -287,7 +287,8 @@ func mappedBy(process string) (all []Held) {
 func held(process, target, link string, id inode) Held {
 	pid, _ := strconv.Atoi(path.Base(process))
 	command, _ := os.ReadFile(process + "/comm")
-	return Held{PID: pid, Command: string(bytes.TrimSpace(command)), Name: strings.TrimPrefix(strings.TrimSuffix(target, deleted), "/"), link: link, inode: id}
+	return Held{PID: pid, Command: string(bytes.TrimSpace(command)), Name: strings.TrimPrefix(strings.TrimSuffix(target, deleted), "/"),
+		link: link, inode: id}
 }
 
 // shred writes zeros over what there is of the first size bytes. A hole stays one: to fill it would

@@ -31,7 +31,8 @@ func (d *Disk) Own() (*Disk, error) {
 			v, err = plainView(l.dir)
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("see what is under the mounts below %s (Linux 5.2 or later, as root): %w", l.dir, err), o.Close())
+			return nil, errors.Join(fmt.Errorf("see what is under the mounts below %s (Linux 5.2 or later, as root): %w", l.dir, err),
+				o.Close())
 		}
 		o.views = append(o.views, v)
 	}

@@ -102,7 +102,8 @@ func at(name string, err error) error { return fmt.Errorf("/%s: %w", Shown(name)
 // it. statx knows it since Linux 5.8, /proc/self/fdinfo since 3.15 (proc(5)).
 func mountID(fd int) (uint64, error) {
 	var st unix.Statx_t
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st); err == nil && st.Mask&unix.STATX_MNT_ID != 0 {
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st); err == nil &&
+		st.Mask&unix.STATX_MNT_ID != 0 {
 		return st.Mnt_id, nil
 	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))

@@ -59,7 +59,8 @@ const (
 	canaryTaint = "kamino.dev/canary"
 	// canaryLabel keeps cloud controllers from sending traffic to it, and cloud-provider-azure from
 	// writing a backend pool into the model of its set
-	// (https://kubernetes.io/docs/reference/labels-annotations-taints/). kubelets may set labels below node.kubernetes.io themselves (admission plugin NodeRestriction).
+	// (https://kubernetes.io/docs/reference/labels-annotations-taints/). kubelets may set labels below
+	// node.kubernetes.io themselves (admission plugin NodeRestriction).
 	canaryLabel = "node.kubernetes.io/exclude-from-external-load-balancers=true"
 )
 

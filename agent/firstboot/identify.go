@@ -43,7 +43,8 @@ func (m *Machine) identify(ctx context.Context, v *verdict) (about, error) {
 	cd := <-media
 	if err != nil {
 		if v.vm == "" {
-			return about{}, fmt.Errorf("cannot determine this machine's identity from SMBIOS (/sys/class/dmi/id/product_uuid) or IMDS: %w", err)
+			return about{}, fmt.Errorf("cannot determine this machine's identity from SMBIOS (/sys/class/dmi/id/product_uuid) or IMDS: %w",
+				err)
 		}
 		if cd.HostName == "" {
 			return about{}, fmt.Errorf("read identity: %w", err)

@@ -61,7 +61,8 @@ func (m *Machine) hosts(name string) error {
 func (m *Machine) storageNames() error {
 	if m.Disk.Exists("etc/iscsi") && !m.Disk.Exists("etc/iscsi/initiatorname.iscsi") {
 		// The form of Debian's iscsi-iname (open-iscsi, utils/iscsi-iname.c).
-		if err := m.Disk.WriteFile("etc/iscsi/initiatorname.iscsi", []byte("InitiatorName=iqn.1993-08.org.debian:01:"+randomHex(6)+"\n"), 0o600); err != nil {
+		if err := m.Disk.WriteFile("etc/iscsi/initiatorname.iscsi", []byte("InitiatorName=iqn.1993-08.org.debian:01:"+randomHex(6)+"\n"),
+			0o600); err != nil {
 			return err
 		}
 	}

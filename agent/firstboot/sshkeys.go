@@ -50,7 +50,8 @@ func (m *Machine) sshKeys() {
 		}
 		key, err := k.make()
 		if err == nil {
-			err = errors.Join(m.Disk.WriteFile(sshDir+"/"+k.file+".pub", key.public(), 0o644), m.Disk.WriteFile(sshDir+"/"+k.file, key.private(), 0o600))
+			err = errors.Join(m.Disk.WriteFile(sshDir+"/"+k.file+".pub", key.public(), 0o644),
+				m.Disk.WriteFile(sshDir+"/"+k.file, key.private(), 0o600))
 		}
 		if err != nil {
 			m.Log.Error("SSH host key was not made", "type", k.kind, "error", err)
@@ -73,7 +74,10 @@ func needsOtherKeys(d *disk.Disk) bool {
 	var named, ours, excluded bool
 	for _, f := range append([]string{sshDir + "/sshd_config"}, files...) {
 		for line := range strings.Lines(d.Text(f)) {
-			field := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' || r == '=' || r == '\n' || r == '\r' || r == '"' })
+			field := strings.FieldsFunc(line, func(r rune) bool {
+				return r == ' ' || r == '\t' || r == '=' || r == '\n' ||
+					r == '\r' || r == '"'
+			})
 			if len(field) < 2 {
 				continue
 			}
@@ -83,7 +87,8 @@ func needsOtherKeys(d *disk.Disk) bool {
 				ours = ours || slices.ContainsFunc(hostKeys, func(k keyType) bool { return field[1] == "/"+sshDir+"/"+k.file })
 			case "hostkeyalgorithms":
 				list := field[1]
-				excluded = !strings.ContainsAny(list[:1], "+-^") && !slices.ContainsFunc(hostKeys, func(k keyType) bool { return strings.Contains(list, k.kind) })
+				excluded = !strings.ContainsAny(list[:1], "+-^") &&
+					!slices.ContainsFunc(hostKeys, func(k keyType) bool { return strings.Contains(list, k.kind) })
 			}
 		}
 	}

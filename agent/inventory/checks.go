@@ -48,7 +48,8 @@ func noPasswords(_ *look, name string, data []byte) bool {
 	groups := strings.HasPrefix(path.Base(name), "g")
 	for line := range strings.Lines(string(data)) {
 		field := strings.Split(strings.TrimSpace(line), ":")
-		if len(field) < 3 || strings.HasPrefix(line, "#") || strings.Trim(field[1], "!*") != "" && field[1] != "x" && field[1] != "*LOCK*" || field[1] == "" && !groups {
+		if len(field) < 3 || strings.HasPrefix(line, "#") || strings.Trim(field[1], "!*") != "" && field[1] != "x" &&
+			field[1] != "*LOCK*" || field[1] == "" && !groups {
 			return false
 		}
 	}
@@ -91,7 +92,8 @@ func installedModules(_ *look, _ string, data []byte) bool {
 	return everyLine(data, func(line string) bool {
 		for _, word := range strings.Fields(line) {
 			dir, module := path.Split(word)
-			if slices.Contains(executing, module) || strings.HasSuffix(module, ".so") && dir != "" && !strings.Contains(dir, "/lib") || strings.Contains(word, "passwd=") || strings.Contains(word, "password=") {
+			if slices.Contains(executing, module) || strings.HasSuffix(module, ".so") && dir != "" && !strings.Contains(dir, "/lib") ||
+				strings.Contains(word, "passwd=") || strings.Contains(word, "password=") {
 				return false
 			}
 		}
@@ -171,5 +173,6 @@ func compiledPython(l *look, name string, data []byte) bool {
 	if err != nil || len(data) < 16 || binary.LittleEndian.Uint32(data[4:]) != 0 {
 		return false
 	}
-	return binary.LittleEndian.Uint32(data[8:]) == uint32(info.ModTime().Unix()) && binary.LittleEndian.Uint32(data[12:]) == uint32(info.Size())
+	return binary.LittleEndian.Uint32(data[8:]) == uint32(info.ModTime().Unix()) &&
+		binary.LittleEndian.Uint32(data[12:]) == uint32(info.Size())
 }

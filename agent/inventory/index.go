@@ -180,7 +180,8 @@ func (x *Index) becomes(name string, digest Digest) bool {
 // baseline changes with the package databases and image stores that verdicts rest on.
 func baseline(d *disk.Disk) string {
 	h := sha256.New()
-	for _, name := range append([]string{dpkgStatus, dpkgDir + "/info", "var/lib/ucf/hashfile", "var/lib/rpm/rpmdb.sqlite-wal"}, rpmPaths...) {
+	for _, name := range append([]string{dpkgStatus, dpkgDir + "/info", "var/lib/ucf/hashfile", "var/lib/rpm/rpmdb.sqlite-wal"},
+		rpmPaths...) {
 		if info, err := d.Lstat(name); err == nil {
 			fmt.Fprintf(h, "%s %d %d\n", name, info.Size(), info.ModTime().UnixNano())
 		}
@@ -217,7 +218,8 @@ func ReadIndex(data []byte) (*Index, error) {
 	if err := json.Unmarshal(head, &x); err != nil {
 		return nil, fmt.Errorf("decode inventory: %w", err)
 	}
-	if most := len(rest); x.Count < 0 || x.Count > most || x.Unknown < 0 || x.Unknown > most || most != x.Count*markSize+x.Unknown*doubtSize {
+	if most := len(rest); x.Count < 0 || x.Count > most || x.Unknown < 0 || x.Unknown > most ||
+		most != x.Count*markSize+x.Unknown*doubtSize {
 		return nil, errors.New("decode inventory: it is cut short")
 	}
 	x.known = make([]mark, x.Count)

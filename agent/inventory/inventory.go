@@ -271,7 +271,8 @@ func (l *look) settle(name string, info fs.FileInfo, v verdict) {
 	// Bytecode that was compiled from the source above it holds the constants of that source, which
 	// is judged itself.
 	compiled := v.class == Generated && path.Ext(name) == ".pyc"
-	if vouched := v.class == Owned || v.class == Layer || compiled; !vouched && l.o.Note != nil && info.Mode().IsRegular() && info.Size() > 0 && l.o.Note(name) {
+	if vouched := v.class == Owned || v.class == Layer || compiled; !vouched && l.o.Note != nil && info.Mode().IsRegular() &&
+		info.Size() > 0 && l.o.Note(name) {
 		l.out.Noted = append(l.out.Noted, name)
 	}
 	if v.lasts {

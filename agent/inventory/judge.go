@@ -47,7 +47,8 @@ func (l *look) quick(name string, info fs.FileInfo) (verdict, bool) {
 // empty judges a file without content. A package's whose digest is not that of nothing was cut off
 // as it was written; people empty configuration files.
 func (l *look) empty(name string) verdict {
-	if owner, ok := l.owners().find(name); ok && owner.kind != byNone && !owner.config && !owner.matches(sums{md5: md5.Sum(nil), sha: sha256.Sum256(nil)}) {
+	if owner, ok := l.owners().find(name); ok && owner.kind != byNone && !owner.config &&
+		!owner.matches(sums{md5: md5.Sum(nil), sha: sha256.Sum256(nil)}) {
 		return verdict{class: Generated, torn: "is empty, and its package has content for it"}
 	}
 	return verdict{class: Generated, lasts: true}
@@ -56,7 +57,8 @@ func (l *look) empty(name string) verdict {
 // unpacked reports whether a name is that under which rpm writes a package's file. Of a package that
 // it has not installed yet only the place tells.
 func (l *look) unpacked(name string) bool {
-	return unpacking.MatchString(name) && (l.owners().has(unpacking.ReplaceAllString(name, "")) || l.owners().rpm && disk.Under(name, "usr"))
+	return unpacking.MatchString(name) && (l.owners().has(unpacking.ReplaceAllString(name, "")) || l.owners().rpm &&
+		disk.Under(name, "usr"))
 }
 
 // link judges a symbolic link, which holds nothing but a name: one that leads somewhere on the disk

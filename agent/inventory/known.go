@@ -156,11 +156,13 @@ func (r *Result) WriteAllow(w io.Writer) error {
 			return err
 		}
 		if g.folds(each) {
-			_, err = fmt.Fprintf(w, "  - {path: %s, tree: %s, reviewed: false, why: %q}\n", quote(g.Dir), treeSum(g.Files), fmt.Sprintf("%d files, %s", len(g.Files), size(g.Bytes)))
+			_, err = fmt.Fprintf(w, "  - {path: %s, tree: %s, reviewed: false, why: %q}\n", quote(g.Dir), treeSum(g.Files),
+				fmt.Sprintf("%d files, %s", len(g.Files), size(g.Bytes)))
 			continue
 		}
 		for _, f := range g.Files {
-			if _, err = fmt.Fprintf(w, "  - {path: %s, sha256: %s, reviewed: false, why: %q}\n", quote(f.Path), f.Digest, f.Why); err != nil {
+			if _, err = fmt.Fprintf(w, "  - {path: %s, sha256: %s, reviewed: false, why: %q}\n", quote(f.Path), f.Digest,
+				f.Why); err != nil {
 				return err
 			}
 		}

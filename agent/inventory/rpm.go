@@ -18,7 +18,8 @@ var rpmPaths = []string{"var/lib/rpm/rpmdb.sqlite", "usr/lib/sysimage/rpm/rpmdb.
 
 // rpmOthers are databases of other formats: Berkeley DB of rpm before 4.16 (Amazon Linux 2, RHEL
 // 8), and ndb (SUSE).
-var rpmOthers = []string{"var/lib/rpm/Packages", "var/lib/rpm/Packages.db", "usr/lib/sysimage/rpm/Packages", "usr/lib/sysimage/rpm/Packages.db"}
+var rpmOthers = []string{"var/lib/rpm/Packages", "var/lib/rpm/Packages.db", "usr/lib/sysimage/rpm/Packages",
+	"usr/lib/sysimage/rpm/Packages.db"}
 
 // readRPM reads rpm's database: a header for each package, with the digest of each file.
 func readRPM(o *owners, d *disk.Disk, dirs *resolver) error {

@@ -51,7 +51,8 @@ func passwordLike(word string) bool {
 // keyLike is a word of 20 characters and more with letters and digits, as a key in hexadecimal or
 // base64 is. Names in capitals, as of TLS' cipher suites, are not.
 func keyLike(word string) bool {
-	return len(word) >= 20 && !capitals.MatchString(word) && strings.ContainsFunc(word, unicode.IsLetter) && strings.ContainsFunc(word, unicode.IsDigit)
+	return len(word) >= 20 && !capitals.MatchString(word) && strings.ContainsFunc(word, unicode.IsLetter) &&
+		strings.ContainsFunc(word, unicode.IsDigit)
 }
 
 // noOddValue is text in which no variable (NAME=VALUE, in the environment of a unit or a program) has

@@ -162,7 +162,8 @@ func (c *Client) Taint(ctx context.Context, set, remove []userdata.Taint) error 
 		}
 		// With the version a change by somebody else in between is a conflict, and everything is
 		// read again.
-		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": node.Metadata.ResourceVersion}, "spec": map[string]any{"taints": all}})
+		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": node.Metadata.ResourceVersion},
+			"spec": map[string]any{"taints": all}})
 		if err != nil {
 			return err, false
 		}

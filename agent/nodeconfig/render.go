@@ -54,7 +54,8 @@ type File struct {
 func Render(ctx context.Context, d *disk.Disk, h host.Host, c *userdata.NodeConfig, first bool) ([]File, error) {
 	if by := Configurer(d); by != "" {
 		return nil, fmt.Errorf("%s of EKS configures kubelet and containerd of this image's nodes, and two programs would undo each other's work: write what this NodeConfig says into %s, and remove it from userData",
-			by, map[string]string{Nodeadm: "that of nodeadm (a part of type application/node.eks.aws)", Bootstrap: "that script's arguments"}[by])
+			by, map[string]string{Nodeadm: "that of nodeadm (a part of type application/node.eks.aws)",
+				Bootstrap: "that script's arguments"}[by])
 	}
 	var files []File
 	if c.Cluster.CA != "" {
@@ -96,7 +97,8 @@ func kubeletConfig(d *disk.Disk, c *userdata.NodeConfig) ([]File, error) {
 		return nil, err
 	}
 	have := len(base) > 0
-	if have && c.Join.Method == userdata.JoinKeep && len(c.Kubelet.Config) == 0 && len(c.Cluster.DNS) == 0 && len(c.Kubelet.Taints) == 0 && c.Cluster.CA == "" && keepBase {
+	if have && c.Join.Method == userdata.JoinKeep && len(c.Kubelet.Config) == 0 && len(c.Cluster.DNS) == 0 && len(c.Kubelet.Taints) == 0 &&
+		c.Cluster.CA == "" && keepBase {
 		return nil, nil
 	}
 	merged := map[string]any{}
@@ -215,7 +217,8 @@ current-context: bootstrap
 // argument that is given twice, kubelet takes the last, and labels add up.
 func dropIn(ctx context.Context, d *disk.Disk, h host.Host, c *userdata.NodeConfig) (File, error) {
 	f := File{Path: DropInPath, Mode: 0o644, Unit: "kubelet.service"}
-	if c.Join.Method == userdata.JoinKeep && c.Kubelet.Version == "" && len(c.Kubelet.Labels) == 0 && len(c.Kubelet.Args) == 0 && len(c.Kubelet.Config) == 0 {
+	if c.Join.Method == userdata.JoinKeep && c.Kubelet.Version == "" && len(c.Kubelet.Labels) == 0 && len(c.Kubelet.Args) == 0 &&
+		len(c.Kubelet.Config) == 0 {
 		return f, nil
 	}
 	image := execStart(d)
@@ -249,7 +252,8 @@ func dropIn(ctx context.Context, d *disk.Disk, h host.Host, c *userdata.NodeConf
 	if slices.Equal(command, image) {
 		return f, nil // the image's own unit does, and systemd need not read its units again
 	}
-	f.Data = fmt.Appendf(nil, "# Written by kamino-agent from its NodeConfig.\n[Service]\nExecStart=\nExecStart=%s\n", strings.Join(command, " "))
+	f.Data = fmt.Appendf(nil, "# Written by kamino-agent from its NodeConfig.\n[Service]\nExecStart=\nExecStart=%s\n",
+		strings.Join(command, " "))
 	return f, nil
 }
 
@@ -289,7 +293,8 @@ func lastExecStart(unit string) []string {
 }
 
 // unitDirs are where systemd finds units, the strongest last (systemd.unit(5)).
-var unitDirs = []string{"usr/lib/systemd/system", "lib/systemd/system", "usr/local/lib/systemd/system", "run/systemd/system", "etc/systemd/system"}
+var unitDirs = []string{"usr/lib/systemd/system", "lib/systemd/system", "usr/local/lib/systemd/system",
+	"run/systemd/system", "etc/systemd/system"}
 
 // kubeletUnits are kubelet's unit and drop-ins, the strongest last, without the agent's own.
 func kubeletUnits(d *disk.Disk) (units []string) {
@@ -329,7 +334,8 @@ func findKubelet(ctx context.Context, d *disk.Disk, h host.Host, version string,
 	bare := strings.TrimPrefix(version, "v")
 	var asked, seen []string
 	if version != "" {
-		for _, p := range []string{"opt/kamino/kubelet/" + version + "/kubelet", "opt/kamino/kubelet/" + bare + "/kubelet", "usr/local/bin/kubelet-" + version,
+		for _, p := range []string{"opt/kamino/kubelet/" + version + "/kubelet", "opt/kamino/kubelet/" + bare + "/kubelet",
+			"usr/local/bin/kubelet-" + version,
 			"usr/local/bin/kubelet-" + bare, "opt/bin/kubelet-" + version, "usr/bin/kubelet-" + version} {
 			if d.Exists(p) {
 				return "/" + p, nil
@@ -387,7 +393,8 @@ func runtime(d *disk.Disk, c *userdata.NodeConfig) ([]File, error) {
 	}
 	text, err := importing(string(main))
 	if err != nil {
-		return nil, fmt.Errorf("containerd.config: read imports of /%s: %w; add %q there on the donor", runtimeMain, err, "/etc/containerd/conf.d/*.toml")
+		return nil, fmt.Errorf("containerd.config: read imports of /%s: %w; add %q there on the donor", runtimeMain, err,
+			"/etc/containerd/conf.d/*.toml")
 	}
 	if text == string(main) {
 		return []File{f}, nil

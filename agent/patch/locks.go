@@ -51,7 +51,8 @@ func (n Node) locked() (name string, process int32) {
 // saysLocked recognises what managers print that do not wait for a lock: apt and
 // unattended-upgrade.
 func saysLocked(text string) bool {
-	for _, words := range []string{"Could not get lock", "Unable to acquire the dpkg frontend lock", "Unable to lock directory", "Cache lock can not be acquired",
+	for _, words := range []string{"Could not get lock", "Unable to acquire the dpkg frontend lock", "Unable to lock directory",
+		"Cache lock can not be acquired",
 		"Lock file is already taken"} {
 		if strings.Contains(text, words) {
 			return true

@@ -31,7 +31,8 @@ func (n Node) quietly(ctx context.Context, out io.Writer, words ...string) error
 // update reads what apt's sources have. Without the option it succeeds although some failed: it is
 // what --error-on=any sets (apt-get(8)), which older ones do not know.
 func (n Node) update(ctx context.Context, out io.Writer) error {
-	if err := n.quietly(ctx, out, "apt-get", "-y", "-o", "APT::Update::Error-Mode=any", "-o", "DPkg::Lock::Timeout=600", "update"); err != nil {
+	if err := n.quietly(ctx, out, "apt-get", "-y", "-o", "APT::Update::Error-Mode=any", "-o", "DPkg::Lock::Timeout=600",
+		"update"); err != nil {
 		return fmt.Errorf("apt-get update: %w", err)
 	}
 	return nil
@@ -45,14 +46,16 @@ func (apt) check(n Node, p Policy) error {
 	case !n.Disk.Exists("usr/bin/apt-get"):
 		return &Refused{"the node has no apt-get", "choose another manager"}
 	case p.Scope == "security":
-		return &Refused{"apt-get has no option to select security updates only", "install unattended-upgrades on the nodes, or take all updates"}
+		return &Refused{"apt-get has no option to select security updates only",
+			"install unattended-upgrades on the nodes, or take all updates"}
 	}
 	return nil
 }
 
 // neededPackages are beginnings of names of packages without which a node does not come back or is
 // none any more: an upgrade that would remove one is not begun.
-var neededPackages = []string{"kubelet", "containerd", "docker-", "docker.", "cri-o", "runc", "cloud-init", "walinuxagent", "systemd", "linux-image-", "openssh-server"}
+var neededPackages = []string{"kubelet", "containerd", "docker-", "docker.", "cri-o", "runc", "cloud-init", "walinuxagent", "systemd",
+	"linux-image-", "openssh-server"}
 
 func (apt) run(ctx context.Context, n Node, p Policy, out io.Writer) (err error) {
 	if err := n.update(ctx, out); err != nil {
@@ -142,7 +145,8 @@ func (n Node) HoldAgain(ctx context.Context, out io.Writer) error {
 func removals(plan string) (lost []string) {
 	for line := range strings.Lines(plan) {
 		word := strings.Fields(line)
-		if len(word) > 1 && word[0] == "Remv" && slices.ContainsFunc(neededPackages, func(b string) bool { return strings.HasPrefix(word[1], b) }) {
+		if len(word) > 1 && word[0] == "Remv" && slices.ContainsFunc(neededPackages,
+			func(b string) bool { return strings.HasPrefix(word[1], b) }) {
 			lost = append(lost, word[1])
 		}
 	}
@@ -202,7 +206,8 @@ func (dnf) check(n Node, p Policy) error {
 	case !n.Disk.Exists("usr/bin/dnf") && !n.Disk.Exists("usr/bin/dnf5"):
 		return &Refused{"the node has no dnf", "choose another manager"}
 	case p.Release == "" && amazon2023(n.Disk.Text("etc/os-release")):
-		return &Refused{"Amazon Linux 2023 is locked to the release of its image, and the run names none", "add --releasever, for instance 2023.6.20250107; dnf check-release-update lists them"}
+		return &Refused{"Amazon Linux 2023 is locked to the release of its image, and the run names none",
+			"add --releasever, for instance 2023.6.20250107; dnf check-release-update lists them"}
 	case p.Phased != "":
 		return &Refused{"dnf has no phased updates", "omit --phased"}
 	}

@@ -91,7 +91,8 @@ func ParsePolicy(text string) (p Policy, err error) {
 		words       []string
 	}{
 		{"manager", p.Manager, []string{"", Unattended, Apt, Dnf, Command}}, {"scope", p.Scope, []string{"", "all", "security"}},
-		{"held", p.Held, []string{"", "upgrade"}}, {"phased", p.Phased, []string{"", "always", "never"}}, {"task", p.Task, []string{"", TaskCheck, TaskLook, TaskReboot}},
+		{"held", p.Held, []string{"", "upgrade"}}, {"phased", p.Phased, []string{"", "always", "never"}},
+		{"task", p.Task, []string{"", TaskCheck, TaskLook, TaskReboot}},
 	} {
 		if !slices.Contains(f.words, f.value) {
 			return p, fmt.Errorf("patch policy: invalid %s %q", f.name, f.value)
@@ -171,7 +172,8 @@ func (n Node) choose(p Policy) (string, manager, error) {
 		case here("usr/bin/dnf"), here("usr/bin/dnf5"):
 			name = Dnf
 		default:
-			return "", nil, &Refused{"the node has neither apt nor dnf", "put a program that patches it at /" + CommandPath + " and choose the manager command"}
+			return "", nil, &Refused{"the node has neither apt nor dnf", "put a program that patches it at /" + CommandPath +
+				" and choose the manager command"}
 		}
 	}
 	return name, map[string]manager{Unattended: unattended{}, Apt: apt{}, Dnf: dnf{}, Command: command{}}[name], nil
@@ -213,7 +215,8 @@ func (n Node) room(p Policy) error {
 			continue
 		}
 		if free := fs.Bavail * uint64(fs.Bsize) >> 20; free < want {
-			return &Refused{fmt.Sprintf("/%s has %d MiB free, less than %d", dir, free, want), "make room on the node, or ask for less with --room"}
+			return &Refused{fmt.Sprintf("/%s has %d MiB free, less than %d", dir, free, want),
+				"make room on the node, or ask for less with --room"}
 		}
 	}
 	return nil
@@ -258,7 +261,8 @@ func (n Node) Patch(ctx context.Context, p Policy) (r Report, err error) {
 	r.Changed = changes(before, after)
 	for _, c := range r.Changed {
 		if p.Held == "" && slices.Contains(r.Kept, c.Name) && r.Failure == "" {
-			r.Failure = fmt.Sprintf("package %s is on hold and was changed from %s to %s", c.Name, cmp.Or(c.From, "none"), cmp.Or(c.To, "none"))
+			r.Failure = fmt.Sprintf("package %s is on hold and was changed from %s to %s", c.Name, cmp.Or(c.From, "none"),
+				cmp.Or(c.To, "none"))
 		}
 	}
 	if unfinished, err := inventory.Unfinished(n.Disk); err == nil && len(unfinished) > 0 {

@@ -147,7 +147,8 @@ func (c *EC2) once(ctx context.Context, path string) ([]byte, error) {
 		}
 		return data, err
 	}
-	return nil, &Status{URL: c.Endpoint + path, Code: http.StatusRequestTimeout, Body: "the metadata service refuses the token that it has just given"}
+	return nil, &Status{URL: c.Endpoint + path, Code: http.StatusRequestTimeout,
+		Body: "the metadata service refuses the token that it has just given"}
 }
 
 // tooFar explains a request for a token that was sent and never answered: the answer has a limit of

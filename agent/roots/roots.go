@@ -32,21 +32,25 @@ const (
 
 var (
 	usualKubelet    = []string{kubelet, "var/lib/k0s/kubelet", "var/snap/microk8s/common/var/lib/kubelet"}
-	usualContainerd = []string{containerd, "var/lib/rancher/k3s/agent/containerd", "var/lib/rancher/rke2/agent/containerd", "var/lib/k0s/containerd", "var/snap/microk8s/common/var/lib/containerd"}
-	usualDocker     = []string{docker, "var/snap/docker/common/var-lib-docker"}
-	usualStorage    = []string{storage}
+	usualContainerd = []string{containerd, "var/lib/rancher/k3s/agent/containerd", "var/lib/rancher/rke2/agent/containerd",
+		"var/lib/k0s/containerd", "var/snap/microk8s/common/var/lib/containerd"}
+	usualDocker  = []string{docker, "var/snap/docker/common/var-lib-docker"}
+	usualStorage = []string{storage}
 )
 
 // Files that may name a root, besides the units of the programs.
 var configurations = []string{
-	"etc/default/*", "etc/sysconfig/*", "etc/kubernetes/kubelet*", "etc/kubernetes/*.env", "etc/eks/kubelet/*", kubelet + "/kubeadm-flags.env",
+	"etc/default/*", "etc/sysconfig/*", "etc/kubernetes/kubelet*", "etc/kubernetes/*.env", "etc/eks/kubelet/*",
+	kubelet + "/kubeadm-flags.env",
 	"etc/rancher/*/config.yaml", "etc/rancher/*/config.yaml.d/*", "etc/rancher/*/*.env", "etc/k0s/*", "var/snap/microk8s/current/args/*",
 	"etc/containerd/*.toml", "etc/containerd/conf.d/*.toml", "etc/docker/daemon.json", "var/snap/docker/current/config/daemon.json",
-	"etc/containers/storage.conf", "etc/containers/storage.conf.d/*", "usr/share/containers/storage.conf", "etc/crio/crio.conf", "etc/crio/crio.conf.d/*",
+	"etc/containers/storage.conf", "etc/containers/storage.conf.d/*", "usr/share/containers/storage.conf", "etc/crio/crio.conf",
+	"etc/crio/crio.conf.d/*",
 }
 
 var (
-	unitDirs = []string{"etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"}
+	unitDirs = []string{"etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
+		"lib/systemd/system"}
 	programs = lazyregexp.New(`kubelet|k3s|rke2|k0s|containerd|docker|cri-?o|podman`)
 	// What a unit reads or runs, whose text may name a root.
 	unitFiles  = lazyregexp.New(`(?m)^\s*(?:EnvironmentFile=-?|Exec[A-Za-z]*=[-@:+!]*)(/[^\s"']+)`)
@@ -62,7 +66,8 @@ var (
 // Of reads the roots of a disk. What cannot be read names none.
 func Of(d *disk.Disk) Roots {
 	r := reader{disk: d}
-	all := Roots{Kubelet: slices.Clone(usualKubelet), Containerd: slices.Clone(usualContainerd), Docker: slices.Clone(usualDocker), Storage: slices.Clone(usualStorage)}
+	all := Roots{Kubelet: slices.Clone(usualKubelet), Containerd: slices.Clone(usualContainerd), Docker: slices.Clone(usualDocker),
+		Storage: slices.Clone(usualStorage)}
 	r.configured(&all)
 	for _, dir := range all.Docker {
 		all.Containerd = append(all.Containerd, path.Join(dir, dockersContainerd))
@@ -158,7 +163,8 @@ func (r *reader) read(name, program string, all *Roots) {
 }
 
 // software is where no program keeps its state.
-var software = []string{"usr", "bin", "sbin", "lib", "lib64", "etc", "boot", "efi", "dev", "proc", "sys", "run", "opt/kamino", "var/lib/kamino"}
+var software = []string{"usr", "bin", "sbin", "lib", "lib64", "etc", "boot", "efi", "dev", "proc", "sys", "run",
+	"opt/kamino", "var/lib/kamino"}
 
 // there returns the first directory, and each further directory that exists: once, and without
 // links. It leaves out a directory that holds directories of other programs, because rules empty
@@ -172,7 +178,8 @@ func (r *reader) there(dirs []string) (out []string) {
 		if err != nil || slices.Contains(out, at) || slices.ContainsFunc(software, func(s string) bool { return disk.Under(at, s) }) {
 			continue
 		}
-		if slices.ContainsFunc([]string{kubelet, "home/x", "opt/x", "root/x"}, func(s string) bool { return s != at && disk.Under(s, at) }) {
+		if slices.ContainsFunc([]string{kubelet, "home/x", "opt/x", "root/x"},
+			func(s string) bool { return s != at && disk.Under(s, at) }) {
 			continue
 		}
 		if info, err := r.disk.Lstat(at); err == nil && info.IsDir() {

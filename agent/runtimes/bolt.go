@@ -138,7 +138,8 @@ func openBolt(file io.ReaderAt, size int64, meta metas) (*database, error) {
 		b := meta[i][boltHeader:]
 		sum := fnv.New64a()
 		sum.Write(b[:56])
-		if binary.LittleEndian.Uint32(b) != boltMagic || binary.LittleEndian.Uint32(b[4:]) != boltVersion || binary.LittleEndian.Uint64(b[56:]) != sum.Sum64() {
+		if binary.LittleEndian.Uint32(b) != boltMagic || binary.LittleEndian.Uint32(b[4:]) != boltVersion ||
+			binary.LittleEndian.Uint64(b[56:]) != sum.Sum64() {
 			continue
 		}
 		page, id := int64(binary.LittleEndian.Uint32(b[8:])), binary.LittleEndian.Uint64(b[48:])
@@ -230,7 +231,8 @@ func (db *database) walk(p []byte, depth int, visit func(key, value []byte, nest
 // leaf visits the element at the start of e: flags, the key's place from here, the lengths of key
 // and value.
 func (db *database) leaf(e []byte, visit func(key, value []byte, nested *bucket) error) error {
-	pos, keys, values := uint64(binary.LittleEndian.Uint32(e[4:])), uint64(binary.LittleEndian.Uint32(e[8:])), uint64(binary.LittleEndian.Uint32(e[12:]))
+	pos, keys, values := uint64(binary.LittleEndian.Uint32(e[4:])), uint64(binary.LittleEndian.Uint32(e[8:])),
+		uint64(binary.LittleEndian.Uint32(e[12:]))
 	if pos+keys+values > uint64(len(e)) {
 		return errBolt
 	}

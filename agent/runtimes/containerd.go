@@ -73,7 +73,8 @@ func containerdContainers(d *disk.Disk) (all []Container, err error) {
 				containers, err := ns.in("containers")
 				return errors.Join(err, containers.buckets(func(id string, c *bucket) error {
 					values, err := c.values()
-					all = append(all, Container{About: fmt.Sprintf("containerd, namespace %s: container %s of image %s (/%s)", namespace, id, values["image"], file)})
+					all = append(all, Container{About: fmt.Sprintf("containerd, namespace %s: container %s of image %s (/%s)", namespace,
+						id, values["image"], file)})
 					return err
 				}))
 			}))
@@ -91,7 +92,8 @@ func containerdLayers(d *disk.Disk) (all []Container, err error) {
 		found, ferr := snapshots(d, file)
 		for _, s := range found {
 			if s.kind == kindActive {
-				all = append(all, Container{About: fmt.Sprintf("containerd: active snapshot %s (/%s)", s.key, s.dir), Dirs: []string{s.dir}})
+				all = append(all, Container{About: fmt.Sprintf("containerd: active snapshot %s (/%s)", s.key, s.dir),
+					Dirs: []string{s.dir}})
 			}
 		}
 		err = errors.Join(err, ferr)

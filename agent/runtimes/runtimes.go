@@ -32,7 +32,8 @@ const recordsMost = 256 << 20
 // Containers are all that the runtimes on a disk know. A record that cannot be read is an error,
 // because nobody knows what it holds; what the others say is returned beside it.
 func Containers(d *disk.Disk) (all []Container, err error) {
-	for _, find := range []func(*disk.Disk) ([]Container, error){containerdContainers, containerdLayers, dockerContainers, storageContainers} {
+	for _, find := range []func(*disk.Disk) ([]Container, error){containerdContainers, containerdLayers,
+		dockerContainers, storageContainers} {
 		found, ferr := find(d)
 		all, err = append(all, found...), errors.Join(err, ferr)
 	}
@@ -81,7 +82,8 @@ func dockerContainers(d *disk.Disk) (all []Container, err error) {
 // storage/DRIVER-containers/containers.json and volatile-containers.json, lists of id, names and
 // layer; the layer is in DRIVER/LAYER.
 func storageContainers(d *disk.Disk) (all []Container, err error) {
-	files, err := globs(d, append(roots.Of(d).Storage, "home/*/.local/share/containers/storage", "root/.local/share/containers/storage"), "*-containers/*containers.json")
+	files, err := globs(d, append(roots.Of(d).Storage, "home/*/.local/share/containers/storage", "root/.local/share/containers/storage"),
+		"*-containers/*containers.json")
 	for _, file := range files {
 		found, ferr := storageList(d, file)
 		all, err = append(all, found...), errors.Join(err, ferr)
@@ -110,7 +112,8 @@ func storageList(d *disk.Disk, file string) (all []Container, err error) {
 				dirs = append(dirs, top+"/"+name)
 			}
 		}
-		all = append(all, Container{About: fmt.Sprintf("CRI-O or podman: container %s %s (/%s)", c.ID, strings.Join(c.Names, " "), file), Dirs: dirs})
+		all = append(all, Container{About: fmt.Sprintf("CRI-O or podman: container %s %s (/%s)", c.ID, strings.Join(c.Names, " "), file),
+			Dirs: dirs})
 	}
 	return all, nil
 }

@@ -12,20 +12,27 @@ import (
 
 // The last words of a key's name, in lower case and without separators, that make its value a
 // credential.
-var secretWords = []string{"password", "passwd", "passphrase", "pass", "pwd", "secret", "token", "bindpw", "rootpw", "authtok", "requirepass", "masterauth",
+var secretWords = []string{"password", "passwd", "passphrase", "pass", "pwd", "secret", "token", "bindpw", "rootpw", "authtok",
+	"requirepass", "masterauth",
 	"credential", "credentials", "psk", "pw", "kennwort", "extpat", "secretkeybase", "clientkey",
-	"apikey", "accesskey", "accountkey", "licensekey", "licencekey", "secretkey", "privatekey", "registrationkey", "enrollmentkey", "sharedkey", "presharedkey",
-	"symmkey", "authkey", "authenticationkey", "encryptionkey", "encryptkey", "encrypt", "signingkey", "masterkey", "workspacekey", "appkey", "applicationkey",
-	"storagekey", "ingestionkey", "ingestkey", "instrumentationkey", "consumerkey", "tokenkey", "activationkey", "integrationkey", "customerkey", "agentkey",
+	"apikey", "accesskey", "accountkey", "licensekey", "licencekey", "secretkey", "privatekey", "registrationkey", "enrollmentkey",
+	"sharedkey", "presharedkey",
+	"symmkey", "authkey", "authenticationkey", "encryptionkey", "encryptkey", "encrypt", "signingkey", "masterkey", "workspacekey",
+	"appkey", "applicationkey",
+	"storagekey", "ingestionkey", "ingestkey", "instrumentationkey", "consumerkey", "tokenkey", "activationkey", "integrationkey",
+	"customerkey", "agentkey",
 	"nodekey", "serverkey", "sessionkey", "projectkey", "adminkey", "readkey", "writekey", "functionkey", "subscriptionkey", "key"}
 
 // Words that end like one and are none.
-var harmlessWords = []string{"bypass", "compass", "overpass", "publickey", "hotkey", "primarykey", "foreignkey", "sortkey", "cachekey", "hostkey", "nextpass"}
+var harmlessWords = []string{"bypass", "compass", "overpass", "publickey", "hotkey", "primarykey", "foreignkey", "sortkey",
+	"cachekey", "hostkey", "nextpass"}
 
 // secretAnchors are four bytes of every word in the ways in which it is written.
 func secretAnchors() []string {
-	all := []string{"_pwd", "pwd=", "pwd:", `pwd"`, "pwd ", "Pwd=", "Pwd:", `Pwd"`, "PWD=", "ndpw", "psk=", "psk:", "psk ", `psk"`, "PSK ", "PSK=",
-		"_key", "-key", "_KEY", "-Key", "Key=", "Key:", `Key"`, "Key ", "Key>", "Key'", "key=", "key:", `key"`, "key ", "key>", "key'", "KEY=", "KEY:",
+	all := []string{"_pwd", "pwd=", "pwd:", `pwd"`, "pwd ", "Pwd=", "Pwd:", `Pwd"`, "PWD=", "ndpw", "psk=", "psk:", "psk ",
+		`psk"`, "PSK ", "PSK=",
+		"_key", "-key", "_KEY", "-Key", "Key=", "Key:", `Key"`, "Key ", "Key>", "Key'", "key=", "key:", `key"`, "key ", "key>",
+		"key'", "KEY=", "KEY:",
 		"_pw=", "_pw:", "_pw ", `_pw"`, "_PW=", "kenn", "Kenn", "_PAT",
 		"encrypt =", "encrypt=", `encrypt"`, "encrypt:"}
 	for _, w := range []string{"pass", "secr", "toke", "cred", "autht", "rootpw", "masterauth"} {
@@ -34,9 +41,12 @@ func secretAnchors() []string {
 	return all
 }
 
-var identityWords = []string{"guid", "machineid", "machineguid", "machineuuid", "hostid", "hostuuid", "hostguid", "agentid", "agentguid", "agentuuid", "nodeid", "nodeuuid",
-	"deviceid", "deviceuuid", "sensorid", "systemid", "instanceid", "instanceuuid", "collectorid", "installationid", "installid", "computerid", "memberid",
-	"serverid", "serveruuid", "registrationid", "endpointid", "mgmtuuid", "hardwareid", "beatuuid", "clientuuid", "activationid", "customerid"}
+var identityWords = []string{"guid", "machineid", "machineguid", "machineuuid", "hostid", "hostuuid", "hostguid", "agentid", "agentguid",
+	"agentuuid", "nodeid", "nodeuuid",
+	"deviceid", "deviceuuid", "sensorid", "systemid", "instanceid", "instanceuuid", "collectorid", "installationid", "installid",
+	"computerid", "memberid",
+	"serverid", "serveruuid", "registrationid", "endpointid", "mgmtuuid", "hardwareid", "beatuuid", "clientuuid",
+	"activationid", "customerid"}
 
 func identityAnchors() []string {
 	all := []string{"guid", "Guid", "GUID", "uuid", "Uuid", "UUID"}
@@ -93,7 +103,8 @@ var uniqueID = lazyregexp.New(`^(?:\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a
 // identified is the identity of an agent or machine by the name of its key.
 func identified(data []byte, at int) []byte {
 	a, ok := assignment(data, at)
-	if !ok || !a.signed || endsIn(a.key, identityWords) == "" || !uniqueID.Match(a.value) || commented(data, at) || monotonous(string(a.value)) {
+	if !ok || !a.signed || endsIn(a.key, identityWords) == "" || !uniqueID.Match(a.value) || commented(data, at) ||
+		monotonous(string(a.value)) {
 		return nil
 	}
 	return data[at:a.end]
@@ -189,7 +200,8 @@ func valueAt(data []byte, i int) (value []byte, end int, quoted bool) {
 		}
 		return data[i:end], end, end < len(data) && data[end] == quote || end < len(data) && data[end] == '\\'
 	}
-	for end = i; end < len(data) && end-i < longestValue && data[end] > ' ' && !bytes.ContainsRune([]byte(`,;"'<>}])`+"`"), rune(data[end])); end++ {
+	for end = i; end < len(data) && end-i < longestValue && data[end] > ' ' &&
+		!bytes.ContainsRune([]byte(`,;"'<>}])`+"`"), rune(data[end])); end++ {
 	}
 	return data[i:end], end, false
 }
@@ -264,7 +276,8 @@ func exampleHost(rest []byte) bool {
 	if end := bytes.IndexAny(host, "/ \"'\n:"); end >= 0 {
 		host = host[:end]
 	}
-	return bytes.Contains(host, []byte("example")) || bytes.Equal(host, []byte("host")) || bytes.Equal(host, []byte("hostname")) || bytes.Equal(host, []byte("server"))
+	return bytes.Contains(host, []byte("example")) || bytes.Equal(host, []byte("host")) || bytes.Equal(host, []byte("hostname")) ||
+		bytes.Equal(host, []byte("server"))
 }
 
 var databaseLogin = lazyregexp.New(`^(?:mysql|mariadb)(?:-?(?:dump|admin|import|check|show))?[ \t][^\n|;&]{0,200}?[ \t]-p["']?([^\s"']{6,128})`)
@@ -331,7 +344,8 @@ var member = lazyregexp.New(`^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$`)
 // namesSecret is whether a value speaks of secrets rather than being one.
 func namesSecret(value string) bool {
 	value = strings.ToLower(value)
-	return slices.ContainsFunc([]string{"passw", "secret", "token", "apikey", "_key", "-key", "credential", "keyring"}, func(w string) bool { return strings.Contains(value, w) })
+	return slices.ContainsFunc([]string{"passw", "secret", "token", "apikey", "_key", "-key", "credential", "keyring"},
+		func(w string) bool { return strings.Contains(value, w) })
 }
 
 func isReference(value string, quoted bool) bool {
@@ -346,7 +360,8 @@ func isReference(value string, quoted bool) bool {
 
 // strong tells a secret from a word: letters and digits, or three classes of characters.
 func strong(value string) bool {
-	if len(value) < 6 || !utf8.ValidString(value) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' && !unicode.IsLetter(c) }) {
+	if len(value) < 6 || !utf8.ValidString(value) ||
+		strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' && !unicode.IsLetter(c) }) {
 		return false
 	}
 	digit := strings.ContainsAny(value, "0123456789")

@@ -40,7 +40,8 @@ func bareToken(text []byte) bool {
 	}
 	value := strings.TrimRight(string(text), "=")
 	word := longestWord(value)
-	return len(word) >= leastWord && !hexOnly.MatchString(word) && randomness(value) > leastRandomness && !isPlaceholder(value) && !encodesText(value)
+	return len(word) >= leastWord && !hexOnly.MatchString(word) && randomness(value) > leastRandomness &&
+		!isPlaceholder(value) && !encodesText(value)
 }
 
 // encodesText reports whether a value is base64 of nothing but printable characters.

@@ -10,7 +10,8 @@ import (
 )
 
 // Host names that are every machine's; looking for them would find them everywhere.
-var commonHosts = []string{"localhost", "debian", "ubuntu", "linux", "azurelinux", "ip6-localhost", "host", "node", "server", "master", "worker"}
+var commonHosts = []string{"localhost", "debian", "ubuntu", "linux", "azurelinux", "ip6-localhost", "host", "node",
+	"server", "master", "worker"}
 
 func factNeedles(f Facts) (needles []needle, skipped []string) {
 	add := func(kind, text string, boundary func(byte) bool) {
@@ -98,13 +99,15 @@ func addressForms(a string) []string {
 		groups = append(groups, g)
 	}
 	full := strings.Join(groups, ":")
-	return distinct(a, ip.String(), ip.StringExpanded(), full, strings.ToUpper(ip.String()), strings.ToUpper(ip.StringExpanded()), strings.ToUpper(full))
+	return distinct(a, ip.String(), ip.StringExpanded(), full, strings.ToUpper(ip.String()), strings.ToUpper(ip.StringExpanded()),
+		strings.ToUpper(full))
 }
 
 // interfaceID is the second half of the addresses that a network card gives itself (RFC 4291
 // appendix A).
 func interfaceID(mac net.HardwareAddr) string {
-	return fmt.Sprintf("%x:%x:%x:%x", uint(mac[0]^2)<<8|uint(mac[1]), uint(mac[2])<<8|0xff, 0xfe00|uint(mac[3]), uint(mac[4])<<8|uint(mac[5]))
+	return fmt.Sprintf("%x:%x:%x:%x", uint(mac[0]^2)<<8|uint(mac[1]), uint(mac[2])<<8|0xff, 0xfe00|uint(mac[3]),
+		uint(mac[4])<<8|uint(mac[5]))
 }
 
 func isWord(c byte) bool {

@@ -83,7 +83,8 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 	}
 	defer f.Close()
 	software := Software(r.roots, j.name) && !under(j.name, r.also)
-	in := &inside{reader: r, seen: &s, file: j.name, name: j.name, software: software, left: decodedMost, zips: decodedMost, sparse: decodedMost, told: map[string]bool{}, memory: r.memory}
+	in := &inside{reader: r, seen: &s, file: j.name, name: j.name, software: software, left: decodedMost, zips: decodedMost,
+		sparse: decodedMost, told: map[string]bool{}, memory: r.memory}
 	if err := r.attributes(f, in); err != nil || !j.info.Mode().IsRegular() || j.info.Size() == 0 {
 		return s, err
 	}
@@ -110,7 +111,8 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 	if kind, why := byShape(j.name, j.info.Size(), head.bytes(), func(limit int) []byte {
 		data, _ := io.ReadAll(io.NewSectionReader(f, 0, int64(limit))) // what cannot be read is taken for a key store
 		return data
-	}); kind == "private-key" || kind == "key-store" || kind != "" && !software && !(why == bareWhy && r.vouched(j.name)) { // software is full of lone digests
+	}); kind == "private-key" || kind == "key-store" ||
+		kind != "" && !software && !(why == bareWhy && r.vouched(j.name)) { // software is full of lone digests
 		s.found(Finding{Kind: kind, Path: j.name, Detail: why})
 	} else if !r.deep && keyFile(j.name, j.info.Size(), head.bytes()) && !r.vouched(j.name) {
 		s.found(Finding{Kind: "secret", Path: j.name, Detail: randomWhy}) // a place vouches for software, not for a key

@@ -58,7 +58,8 @@ func (l *findings) addMore(path string, more map[string]int) {
 // settle sorts the list, removes duplicates, and counts what is beyond its bound.
 func (l *findings) settle() {
 	slices.SortFunc(l.list, func(a, b Finding) int {
-		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Offset, b.Offset), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Detail, b.Detail))
+		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Offset, b.Offset), strings.Compare(a.Kind, b.Kind),
+			strings.Compare(a.Detail, b.Detail))
 	})
 	l.list = first(slices.Compact(l.list), MostFindings, &l.more)
 }

@@ -232,7 +232,8 @@ func (in *inside) members(r io.ReaderAt, size int64, name, where string, depth i
 			in.tell(err.Error())
 			continue
 		}
-		in.look(bufio.NewReaderSize(&bounded{r, in, &in.left}, 64<<10), path.Join(name, member.Name), where+"in "+short(member.Name)+", ", false, depth)
+		in.look(bufio.NewReaderSize(&bounded{r, in, &in.left}, 64<<10), path.Join(name, member.Name), where+"in "+short(member.Name)+
+			", ", false, depth)
 		_ = r.Close() // was read, and nothing is written
 	}
 }
@@ -304,7 +305,8 @@ func (in *inside) cpio(r *bufio.Reader, name, where string, depth int) error {
 			data := bufio.NewReaderSize(&content, headSize)
 			head, _ := data.Peek(headSize) // what cannot be read is cut short, which is told below
 			const regular = 0o100000
-			if mode, err := strconv.ParseUint(string(header[modeAt:modeAt+8]), 16, 32); err == nil && mode&0o170000 == regular && !in.software {
+			if mode, err := strconv.ParseUint(string(header[modeAt:modeAt+8]), 16, 32); err == nil && mode&0o170000 == regular &&
+				!in.software {
 				in.member(member, int64(size), head, where)
 			}
 			in.look(data, path.Join(name, member), where+"in "+short(member)+", ", false, depth)

@@ -21,16 +21,20 @@ func each(letters string, prefixes ...string) (all []string) {
 // are a digit and "Q~", and the keys of Azure services with the signature JQQJ99 (both as gitleaks
 // and Microsoft's security-utilities describe them); addresses of Teams' and Discord's webhooks.
 var issued = []pattern{
-	{"forge-token", []string{"sk-proj-", "sk-ant-", "sk-svcacct-", "sk-admin-"}, word(`sk-(?:proj|ant|svcacct|admin)-[A-Za-z0-9_-]{24,}`), false},
+	{"forge-token", []string{"sk-proj-", "sk-ant-", "sk-svcacct-", "sk-admin-"}, word(`sk-(?:proj|ant|svcacct|admin)-[A-Za-z0-9_-]{24,}`),
+		false},
 	{"forge-token", each(letters, "SG."), word(`SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}`), false},
 	{"forge-token", each(letters[:62], "hf_"), mixedWord(word(`hf_[A-Za-z0-9]{34}\b`)), false},
 	{"forge-token", each("EFGH", ":AA"), preceded(digits, 8, expr(`:AA[E-H][A-Za-z0-9_-]{32}\b`)), false},
 	{"azure-secret", each(letters+"~.", "7Q~", "8Q~"), preceded(secretLetters, 3, expr(`[78]Q~[A-Za-z0-9_~.-]{31,34}`)), false},
 	{"azure-key", []string{"JQQJ99"}, preceded(letterOrDigit, 40, expr(`JQQJ99[A-Za-z0-9]{10,}`)), false},
-	{"forge-token", []string{"webhook.office.com/webhookb2/"}, expr(`webhook\.office\.com/webhookb2/[0-9a-f-]{36}@[0-9a-f-]{36}/IncomingWebhook/[0-9a-f]{32}`), false},
+	{"forge-token", []string{"webhook.office.com/webhookb2/"},
+		expr(`webhook\.office\.com/webhookb2/[0-9a-f-]{36}@[0-9a-f-]{36}/IncomingWebhook/[0-9a-f]{32}`), false},
 	{"forge-token", []string{"/api/webhooks/"}, expr(`/api/webhooks/\d{17,20}/[A-Za-z0-9_-]{60,}`), false},
-	{"password-hash", []string{"aad3b435b51404ee"}, expr(`aad3b435b51404eeaad3b435b51404ee:[0-9a-fA-F]{32}\b`), false}, // NT's, beside the LM hash of nothing
-	{"secret", []string{"kind: Secret", "kind: \"Secret"}, expr(`kind: "?Secret"?[ \t]*\r?\n(?:[^\n]*\n){0,30}?(?:data|stringData):[ \t]*\r?\n[ \t]+[A-Za-z0-9._-]+:[ \t]*["']?[^\s{<"'$]{6,}`), true},
+	// NT's, beside the LM hash of nothing
+	{"password-hash", []string{"aad3b435b51404ee"}, expr(`aad3b435b51404eeaad3b435b51404ee:[0-9a-fA-F]{32}\b`), false},
+	{"secret", []string{"kind: Secret", "kind: \"Secret"},
+		expr(`kind: "?Secret"?[ \t]*\r?\n(?:[^\n]*\n){0,30}?(?:data|stringData):[ \t]*\r?\n[ \t]+[A-Za-z0-9._-]+:[ \t]*["']?[^\s{<"'$]{6,}`), true},
 	{"password", []string{"mysql", "mariadb"}, databasePassword, true},
 }
 

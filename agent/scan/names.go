@@ -16,7 +16,8 @@ type tree struct {
 }
 
 var trees = []tree{
-	{"etc/kubernetes", []string{"etc/kubernetes/certs/ca.crt", "etc/kubernetes/pki/ca.crt", "etc/kubernetes/kubelet-config.yaml", "etc/kubernetes/kubelet/*.yaml",
+	{"etc/kubernetes", []string{"etc/kubernetes/certs/ca.crt", "etc/kubernetes/pki/ca.crt", "etc/kubernetes/kubelet-config.yaml",
+		"etc/kubernetes/kubelet/*.yaml",
 		// EKS: nodeadm writes them anew at every boot (github.com/awslabs/amazon-eks-ami, nodeadm;
 		// read, not tried on a node).
 		"etc/kubernetes/kubelet/config.json", "etc/kubernetes/kubelet/config.json.d/*.conf", "etc/kubernetes/kubelet/kubelet-config.json"}},
@@ -31,34 +32,49 @@ var trees = []tree{
 	{"etc/wireguard", nil}, {"var/lib/tailscale", nil}, {"etc/pki/consumer", nil}, {"etc/pki/entitlement", nil}, {"var/lib/rhsm", nil},
 	{"var/lib/ubuntu-advantage/private", nil}, {"var/lib/ubuntu-pro/private", nil}, {"var/lib/snapd/device", nil},
 	{"var/lib/samba/private", nil}, {"var/lib/sss/db", nil}, {"var/lib/sss/secrets", nil},
-	{"etc/.git", nil}, {"etc/.hg", nil}, {"var/lib/docker/volumes", []string{"var/lib/docker/volumes/metadata.db", "var/lib/docker/volumes/backingFsBlockDev"}},
-	{"var/lib/containers/storage/volumes", nil}, {"var/lib/containers/storage/overlay-containers", []string{"var/lib/containers/storage/overlay-containers/*containers.json", "var/lib/containers/storage/overlay-containers/containers.lock"}}, {"var/lib/nerdctl", nil}, {"var/spool/postfix/deferred", nil},
+	{"etc/.git", nil}, {"etc/.hg", nil}, {"var/lib/docker/volumes",
+		[]string{"var/lib/docker/volumes/metadata.db", "var/lib/docker/volumes/backingFsBlockDev"}},
+	{"var/lib/containers/storage/volumes", nil}, {"var/lib/containers/storage/overlay-containers",
+		[]string{"var/lib/containers/storage/overlay-containers/*containers.json",
+			"var/lib/containers/storage/overlay-containers/containers.lock"}}, {"var/lib/nerdctl", nil},
+	{"var/spool/postfix/deferred", nil},
 	{"etc/salt/pki/minion", nil}, {"etc/puppetlabs/puppet/ssl", nil}, {"var/lib/puppet/ssl", nil},
 }
 
 // names mean a credential wherever they are.
 var names = []struct{ kind, pattern string }{
 	{"ssh-host-key", "ssh_host_*_key"},
-	{"ssh-user-key", "id_rsa"}, {"ssh-user-key", "id_ed25519"}, {"ssh-user-key", "id_ecdsa"}, {"ssh-user-key", "id_dsa"}, {"ssh-user-key", "authorized_keys*"},
+	{"ssh-user-key", "id_rsa"}, {"ssh-user-key", "id_ed25519"}, {"ssh-user-key", "id_ecdsa"}, {"ssh-user-key", "id_dsa"},
+	{"ssh-user-key", "authorized_keys*"},
 	{"platform-key", "*.prv"}, {"platform-key", "TransportPrivate.pem"},
-	{"provisioning-data", "ovf-env.xml"}, {"provisioning-data", "CustomData"}, {"provisioning-data", "user-data.txt*"}, {"provisioning-data", "aks-node-controller-config.json"},
+	{"provisioning-data", "ovf-env.xml"}, {"provisioning-data", "CustomData"}, {"provisioning-data", "user-data.txt*"},
+	{"provisioning-data", "aks-node-controller-config.json"},
 	{"history", ".*_history"}, {"seed", "random-seed"}, {"seed", "credential.secret"}, {"seed", "secret_key"},
 	{"keytab", "*.keytab"}, {"keytab", "krb5.keytab*"}, {"account-backup", "shadow-"}, {"account-backup", "gshadow-"},
-	{"user-credential", ".netrc"}, {"user-credential", ".git-credentials"}, {"user-credential", ".pgpass"}, {"user-credential", ".vault-token"},
+	{"user-credential", ".netrc"}, {"user-credential", ".git-credentials"}, {"user-credential", ".pgpass"},
+	{"user-credential", ".vault-token"},
 	{"user-credential", "*.kdbx"}, {"user-credential", "accessTokens.json"}, {"user-credential", "msal_token_cache*"},
 	{"cloud-credential", "azure.json"}, {"cloud-credential", "sp.txt"},
-	{"container-credential", ".dockercfg"}, {"engine-identity", "engine-id"}, {"monitoring-identity", "auth_token"}, {"monitoring-identity", "mdatp_onboard.json"},
+	{"container-credential", ".dockercfg"}, {"engine-identity", "engine-id"}, {"monitoring-identity", "auth_token"},
+	{"monitoring-identity", "mdatp_onboard.json"},
 	{"private-key", "*.p12"}, {"private-key", "*.pfx"}, {"private-key", "*_key.pem"}, {"private-key", "*.jks"}, {"private-key", "*.ppk"},
-	{"ssh-host-key", "dropbear_*_host_key"}, {"history", "fish_history"}, {"history", ".*history"}, {"history", ".lesshst"}, {"history", ".viminfo"},
-	{"user-credential", ".my.cnf"}, {"user-credential", ".mylogin.cnf"}, {"user-credential", ".s3cfg"}, {"user-credential", ".boto"}, {"user-credential", ".passwd-s3fs"},
-	{"user-credential", "passwd-s3fs"}, {"user-credential", ".vault_pass*"}, {"user-credential", ".google_authenticator"}, {"user-credential", ".erlang.cookie"},
-	{"user-credential", ".pypirc"}, {"user-credential", ".htpasswd"}, {"user-credential", ".credentials"}, {"user-credential", ".credentials_rsaparams"}, {"user-credential", ".smbcredentials"},
+	{"ssh-host-key", "dropbear_*_host_key"}, {"history", "fish_history"}, {"history", ".*history"}, {"history", ".lesshst"},
+	{"history", ".viminfo"},
+	{"user-credential", ".my.cnf"}, {"user-credential", ".mylogin.cnf"}, {"user-credential", ".s3cfg"}, {"user-credential", ".boto"},
+	{"user-credential", ".passwd-s3fs"},
+	{"user-credential", "passwd-s3fs"}, {"user-credential", ".vault_pass*"}, {"user-credential", ".google_authenticator"},
+	{"user-credential", ".erlang.cookie"},
+	{"user-credential", ".pypirc"}, {"user-credential", ".htpasswd"}, {"user-credential", ".credentials"},
+	{"user-credential", ".credentials_rsaparams"}, {"user-credential", ".smbcredentials"},
 	{"user-credential", "rclone.conf"},
 	{"user-credential", "ldap.secret"},
-	{"user-credential", "secret-id"}, {"user-credential", "role-id"}, {"user-credential", "enroll.secret"}, {"user-credential", "enrollment_secret"}, {"user-credential", "*.psk"},
+	{"user-credential", "secret-id"}, {"user-credential", "role-id"}, {"user-credential", "enroll.secret"},
+	{"user-credential", "enrollment_secret"}, {"user-credential", "*.psk"},
 	{"seed", "identity.secret"}, {"seed", "secrets.tdb"}, {"seed", "splunk.secret"}, {"seed", "rndc.key"},
-	{"monitoring-identity", "client.keys"}, {"monitoring-identity", "host_uuid"}, {"monitoring-identity", "machine_id*"}, {"monitoring-identity", "*.unique.id"},
-	{"installer", "anaconda-ks.cfg"}, {"installer", "original-ks.cfg"}, {"installer", "preseed.cfg"}, {"installer", "autoinstall-user-data"},
+	{"monitoring-identity", "client.keys"}, {"monitoring-identity", "host_uuid"}, {"monitoring-identity", "machine_id*"},
+	{"monitoring-identity", "*.unique.id"},
+	{"installer", "anaconda-ks.cfg"}, {"installer", "original-ks.cfg"}, {"installer", "preseed.cfg"},
+	{"installer", "autoinstall-user-data"},
 	{"account-backup", "shadow.*"}, {"account-backup", "gshadow.*"}, {"account-backup", "passwd.bak"},
 }
 
@@ -73,7 +89,8 @@ func byName(name, usual string, info fs.FileInfo) (Finding, bool) {
 			break // the place is elsewhere; the link itself tells nothing
 		}
 		if disk.Under(usual, t.dir) && !allowed(usual, t.allow) {
-			return Finding{Kind: "sensitive-place", Path: name, Detail: "nothing may be left in /" + t.dir + " but what is known to be harmless"}, true
+			return Finding{Kind: "sensitive-place", Path: name, Detail: "nothing may be left in /" + t.dir +
+				" but what is known to be harmless"}, true
 		}
 	}
 	if !info.Mode().IsRegular() {

@@ -14,8 +14,10 @@ var passwordWords = []string{"password", "passwd", "passphrase", "pass", "pwd", 
 
 // Words of sentences about passwords: "enter the password for this account". No passphrase is made
 // of them.
-var proseWords = []string{"a", "an", "and", "any", "are", "as", "at", "be", "by", "can", "cannot", "for", "from", "has", "if", "is", "it", "least", "may", "must", "no", "not", "of", "on", "or", "should", "that", "the",
-	"this", "to", "use", "used", "user", "was", "will", "with", "you", "your", "enter", "please", "password", "characters", "invalid", "wrong", "account", "login"}
+var proseWords = []string{"a", "an", "and", "any", "are", "as", "at", "be", "by", "can", "cannot", "for", "from", "has", "if", "is", "it",
+	"least", "may", "must", "no", "not", "of", "on", "or", "should", "that", "the",
+	"this", "to", "use", "used", "user", "was", "will", "with", "you", "your", "enter", "please", "password", "characters", "invalid",
+	"wrong", "account", "login"}
 
 // remembered tells a password that people can remember from a word: so many letters as no name of
 // an option has, or, in quotes, several words of which no sentence is made.
@@ -32,7 +34,8 @@ func remembered(a assign, last string) bool {
 	if len(words) == 1 {
 		return len(value) >= letters && len(value) <= 64
 	}
-	return a.quoted && len(value) >= chars && len(words) >= least && len(words) <= most && (len(words) > least || strings.ContainsAny(value, "0123456789"))
+	return a.quoted && len(value) >= chars && len(words) >= least && len(words) <= most &&
+		(len(words) > least || strings.ContainsAny(value, "0123456789"))
 }
 
 const lowerAndDigits = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -40,12 +43,14 @@ const lowerAndDigits = "abcdefghijklmnopqrstuvwxyz0123456789"
 var shortOption = lazyregexp.New(`^ -p ["']?([A-Za-z0-9!@#%^&*+?~_-]{8,64})(?:["'\s]|$)`)
 
 // Programs whose -p is no password, and takes a name.
-var notLogins = []string{"mkdir", "cp", "install", "rsync", "unzip", "patch", "tar", "mktemp", "ls", "scp", "git", "ssh-keygen", "systemctl", "journalctl", "modprobe", "cargo", "make", "perl"}
+var notLogins = []string{"mkdir", "cp", "install", "rsync", "unzip", "patch", "tar", "mktemp", "ls", "scp", "git", "ssh-keygen",
+	"systemctl", "journalctl", "modprobe", "cargo", "make", "perl"}
 
 // optionPassword is the value after -p on a command line, if nobody would name a thing like that.
 func optionPassword(data []byte, at int) []byte {
 	part := shortOption.FindSubmatch(data[at:min(at+128, len(data))])
-	if part == nil || commented(data, at) || !mixed(string(part[1])) || !scattered.MatchString(string(part[1])) || isPlaceholder(string(part[1])) {
+	if part == nil || commented(data, at) || !mixed(string(part[1])) || !scattered.MatchString(string(part[1])) ||
+		isPlaceholder(string(part[1])) {
 		return nil
 	}
 	line := data[max(at-256, 0):at]
@@ -76,7 +81,8 @@ func sessionCookie(data []byte, at int) []byte {
 func webhookKey(data []byte, at int) []byte {
 	part := webhook.FindSubmatch(data[at:min(at+512, len(data))])
 	before := data[max(at-64, 0):at]
-	if part == nil || !bytes.Contains(before, []byte("://")) || bytes.ContainsAny(before[bytes.LastIndex(before, []byte("://")):], " \t\n\"'") || !randomLooking(string(part[1]), 32) || commented(data, at) {
+	if part == nil || !bytes.Contains(before, []byte("://")) || bytes.ContainsAny(before[bytes.LastIndex(before, []byte("://")):],
+		" \t\n\"'") || !randomLooking(string(part[1]), 32) || commented(data, at) {
 		return nil
 	}
 	return part[0]
@@ -86,5 +92,6 @@ var remembering = []pattern{
 	{"password", []string{" -p "}, optionPassword, true},
 	{"secret", []string{"ookie: ", "ookie:"}, sessionCookie, true},
 	{"forge-token", []string{"hook"}, webhookKey, true},
-	{"password-hash", []string{"Digest username="}, expr(`Digest username="[^"\n]{1,128}"[^\n]{0,400}response="?[0-9a-f]{32}`), true}, // RFC 7616
+	// RFC 7616
+	{"password-hash", []string{"Digest username="}, expr(`Digest username="[^"\n]{1,128}"[^\n]{0,400}response="?[0-9a-f]{32}`), true},
 }

@@ -129,7 +129,8 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 	if o.Vouched == nil {
 		o.Vouched = func(string) bool { return false }
 	}
-	w := walk{disk: d, roots: roots.Of(d), options: o, skip: skip, matcher: m, names: newNameMatcher(o.Facts), jobs: make(chan job, 256), found: findings{allow: o.Allow}, skipped: skipped{list: unlookable}}
+	w := walk{disk: d, roots: roots.Of(d), options: o, skip: skip, matcher: m, names: newNameMatcher(o.Facts), jobs: make(chan job, 256),
+		found: findings{allow: o.Allow}, skipped: skipped{list: unlookable}}
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(w.work)
@@ -191,7 +192,8 @@ func (w *walk) visit(name string, info fs.FileInfo) error {
 	}
 	if disk.Deep(info) {
 		w.mu.Lock()
-		w.skipped.add(fmt.Sprintf("directory /%.200s…: its path is longer than 4096 bytes, what is below was not scanned", disk.Shown(name)))
+		w.skipped.add(fmt.Sprintf("directory /%.200s…: its path is longer than 4096 bytes, what is below was not scanned",
+			disk.Shown(name)))
 		w.mu.Unlock()
 		return nil
 	}
@@ -253,7 +255,8 @@ func leads(name string, dirs []string) bool {
 }
 
 func (w *walk) work() {
-	f := reader{matcher: w.matcher, roots: w.roots, also: w.options.Also, vouched: w.options.Vouched, deep: w.options.Deep, unpacking: &w.unpacking, buf: make([]byte, chunk+overlap), memory: &scratch{}}
+	f := reader{matcher: w.matcher, roots: w.roots, also: w.options.Also, vouched: w.options.Vouched, deep: w.options.Deep,
+		unpacking: &w.unpacking, buf: make([]byte, chunk+overlap), memory: &scratch{}}
 	for j := range w.jobs {
 		seen, err := f.file(w.disk, j)
 		w.mu.Lock()

@@ -62,7 +62,8 @@ func keyFile(name string, size int64, head []byte) bool {
 
 // quiet are places in which a lone id or key is none of the donor's: unpacked software keeps
 // digests there.
-var quiet = []string{"sys", "proc", "etc/machine-id", "var/lib/dbus/machine-id", "usr", "boot", "lib", "opt/cni", "etc/ssl/certs", "etc/selinux", "var/lib/selinux", "etc/alternatives", "var/lib/dpkg", "var/cache"}
+var quiet = []string{"sys", "proc", "etc/machine-id", "var/lib/dbus/machine-id", "usr", "boot", "lib", "opt/cni", "etc/ssl/certs",
+	"etc/selinux", "var/lib/selinux", "etc/alternatives", "var/lib/dpkg", "var/cache"}
 
 var (
 	bareID       = lazyregexp.New(`^\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?$`)
@@ -74,10 +75,12 @@ var (
 // id-dsa, X25519 … Ed448 (RFC 8410), and pkcs5PBES2, pbeWithSHAAnd… of encrypted keys (RFC 8018,
 // RFC 7292).
 var keyAlgorithms = [][]byte{
-	{0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01}, {0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01}, {0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x38, 0x04, 0x01},
+	{0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01}, {0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01},
+	{0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x38, 0x04, 0x01},
 	{0x06, 0x03, 0x2b, 0x65},
 }
-var encryptions = [][]byte{{0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05}, {0x06, 0x0a, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x0c, 0x01}}
+var encryptions = [][]byte{{0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05},
+	{0x06, 0x0a, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x0c, 0x01}}
 
 // der is one element of DER: what it contains, as far as the data have it, its length, that of its
 // header, and what follows.
@@ -137,7 +140,8 @@ func derKey(head []byte, size int) bool {
 		return version.content[0] == 0 && modulus.length >= 63 // 512 bits and more
 	}
 	key, ok := element(version.after, derOctets)
-	return ok && version.content[0] == 1 && key.length >= 20 && key.length <= 66 && (len(key.after) == 0 || key.after[0] == 0xa0 || key.after[0] == 0xa1)
+	return ok && version.content[0] == 1 && key.length >= 20 && key.length <= 66 &&
+		(len(key.after) == 0 || key.after[0] == 0xa0 || key.after[0] == 0xa1)
 }
 
 func anyPrefix(data []byte, prefixes [][]byte) bool {
@@ -204,16 +208,19 @@ func onlyCertificates(data []byte) bool {
 // OpenPGP key (RFC 9580: packet tag 6) is what package sources are verified with.
 func keyByName(name string, head []byte) bool {
 	base := path.Base(name)
-	if ext := path.Ext(base); ext != ".key" && ext != ".keyfile" && ext != ".psk" && ext != ".priv" && ext != ".kek" && ext != ".dek" || under(name, []string{"usr"}) {
+	if ext := path.Ext(base); ext != ".key" && ext != ".keyfile" && ext != ".psk" && ext != ".priv" && ext != ".kek" && ext != ".dek" ||
+		under(name, []string{"usr"}) {
 		return false
 	}
 	openPGP := len(head) > 0 && (head[0] == 0x98 || head[0] == 0x99 || head[0] == 0xc6)
-	text := bytes.HasPrefix(bytes.TrimSpace(head), []byte("-----BEGIN ")) || bytes.HasPrefix(head, []byte("#")) || bytes.HasPrefix(head, []byte("ssh-")) || bytes.HasPrefix(head, []byte("untrusted comment: minisign public"))
+	text := bytes.HasPrefix(bytes.TrimSpace(head), []byte("-----BEGIN ")) || bytes.HasPrefix(head, []byte("#")) ||
+		bytes.HasPrefix(head, []byte("ssh-")) || bytes.HasPrefix(head, []byte("untrusted comment: minisign public"))
 	return len(head) >= 16 && !openPGP && !text && !strings.HasSuffix(base, ".pub.key")
 }
 
 // Files that packages ship with nothing but comments, and that hold a credential a line.
-var secretLists = []string{"chap-secrets", "ipsec.secrets", "*.secrets", "passwd.client", "sasl_passwd", "chrony.keys", "ntp.keys", "davfs2/secrets", "client.keys", "authkey", "munge.key"}
+var secretLists = []string{"chap-secrets", "ipsec.secrets", "*.secrets", "passwd.client", "sasl_passwd", "chrony.keys", "ntp.keys",
+	"davfs2/secrets", "client.keys", "authkey", "munge.key"}
 
 func secretList(name string, head []byte) bool {
 	two := path.Join(path.Base(path.Dir(name)), path.Base(name))
@@ -254,14 +261,17 @@ func randomBytes(head []byte) bool {
 
 // What compresses or encrypts by a format of its own begins with that format's sign: gzip, xz,
 // zstd, bzip2, zip, PNG, JPEG, OpenPGP packets, ELF, SQLite, wOFF.
-var knownFormats = [][]byte{{0x1f, 0x8b}, {0xfd, '7', 'z', 'X', 'Z'}, {0x28, 0xb5, 0x2f, 0xfd}, []byte("BZh"), []byte("PK\x03\x04"), []byte("\x89PNG"), {0xff, 0xd8, 0xff},
-	[]byte("RIFF"), []byte("PACK"), {0x78, 0x01}, {0x78, 0x9c}, {0x78, 0xda}, {0x98}, {0x99}, {0xc6}, {0x7f, 'E', 'L', 'F'}, []byte("SQLite"), []byte("wOF"), {0x30, 0x82}, {0x04, 0x22, 0x4d, 0x18}}
+var knownFormats = [][]byte{{0x1f, 0x8b}, {0xfd, '7', 'z', 'X', 'Z'}, {0x28, 0xb5, 0x2f, 0xfd}, []byte("BZh"), []byte("PK\x03\x04"),
+	[]byte("\x89PNG"), {0xff, 0xd8, 0xff},
+	[]byte("RIFF"), []byte("PACK"), {0x78, 0x01}, {0x78, 0x9c}, {0x78, 0xda}, {0x98}, {0x99}, {0xc6}, {0x7f, 'E', 'L', 'F'},
+	[]byte("SQLite"), []byte("wOF"), {0x30, 0x82}, {0x04, 0x22, 0x4d, 0x18}}
 
 // libraries are directories of software that is unpacked rather than packaged, and of its
 // documentation. In the latter a file in a format of settings counts outside of /usr: a directory
 // of that name may be anybody's.
 var (
-	libraries = []string{"/site-packages/", "/dist-packages/", "/node_modules/", "/gems/", "/vendor/", "/testdata/", "/share/man/", "/locale/"}
+	libraries = []string{"/site-packages/", "/dist-packages/", "/node_modules/", "/gems/", "/vendor/", "/testdata/",
+		"/share/man/", "/locale/"}
 	documents = []string{"/examples/", "/tests/", "/doc/", "/docs/"}
 )
 

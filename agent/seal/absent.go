@@ -105,7 +105,8 @@ func isDisk(source string) bool {
 
 // optional reports whether the options of a line let a boot go on without its disk.
 func optional(options string) bool {
-	return slices.ContainsFunc(strings.Split(options, ","), func(o string) bool { return o == "nofail" || o == "noauto" || o == "x-systemd.automount" })
+	return slices.ContainsFunc(strings.Split(options, ","),
+		func(o string) bool { return o == "nofail" || o == "noauto" || o == "x-systemd.automount" })
 }
 
 // setting is the last value of a key in a unit.

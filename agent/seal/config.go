@@ -127,7 +127,8 @@ func decode(data []byte) (Config, error) {
 		return c, fmt.Errorf("decode SealConfig: %w", err)
 	}
 	if len(bytes.TrimSpace(data)) > 0 && (c.APIVersion != "kamino.dev/v1alpha1" || c.Kind != "SealConfig") {
-		return c, fmt.Errorf("decode SealConfig: apiVersion and kind are %q and %q; write kamino.dev/v1alpha1 and SealConfig", c.APIVersion, c.Kind)
+		return c, fmt.Errorf("decode SealConfig: apiVersion and kind are %q and %q; write kamino.dev/v1alpha1 and SealConfig",
+			c.APIVersion, c.Kind)
 	}
 	c.given = given{c.FirstBoot, c.Join, c.FreeSpace, c.Verify.Unknown, len(c.Sources)}
 	return c, nil

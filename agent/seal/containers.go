@@ -28,8 +28,10 @@ type client struct {
 // CNI gets the pods' addresses back. Docker and podman before containerd: they keep records of
 // their own besides containerd's.
 var clients = []client{
-	{name: "the runtime's pods", list: []string{"crictl", "--timeout=60s", "pods", "--quiet"}, remove: [][]string{{"crictl", "--timeout=60s", "rmp", "--all", "--force"}}},
-	{name: "docker's containers", list: []string{"docker", "ps", "--all", "--quiet", "--no-trunc"}, remove: [][]string{{"docker", "rm", "--force", "--volumes"}}, ids: true},
+	{name: "the runtime's pods", list: []string{"crictl", "--timeout=60s", "pods", "--quiet"},
+		remove: [][]string{{"crictl", "--timeout=60s", "rmp", "--all", "--force"}}},
+	{name: "docker's containers", list: []string{"docker", "ps", "--all", "--quiet", "--no-trunc"},
+		remove: [][]string{{"docker", "rm", "--force", "--volumes"}}, ids: true},
 	{name: "podman's containers", list: []string{"podman", "ps", "--all", "--external", "--quiet", "--no-trunc"},
 		remove: [][]string{{"podman", "pod", "rm", "--all", "--force"}, {"podman", "rm", "--all", "--force", "--volumes"}}},
 }
@@ -46,8 +48,10 @@ func (s *Services) clear(ctx context.Context) error {
 	for _, n := range namespaces {
 		ctr := func(args ...string) []string { return append([]string{"ctr", "--namespace=" + n}, args...) }
 		for _, c := range []client{
-			{name: "containerd's tasks in namespace " + n, list: ctr("tasks", "list", "--quiet"), remove: [][]string{ctr("tasks", "delete", "--force")}, ids: true},
-			{name: "containerd's containers in namespace " + n, list: ctr("containers", "list", "--quiet"), remove: [][]string{ctr("containers", "delete")}, ids: true},
+			{name: "containerd's tasks in namespace " + n, list: ctr("tasks", "list", "--quiet"),
+				remove: [][]string{ctr("tasks", "delete", "--force")}, ids: true},
+			{name: "containerd's containers in namespace " + n, list: ctr("containers", "list", "--quiet"),
+				remove: [][]string{ctr("containers", "delete")}, ids: true},
 		} {
 			left = errors.Join(left, s.remove(ctx, c))
 		}

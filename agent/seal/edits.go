@@ -66,14 +66,16 @@ func dropDonorMounts(data []byte, _ Facts) []byte {
 		if len(field) < 3 || strings.HasPrefix(field[0], "#") {
 			return false
 		}
-		return strings.Contains(line, "cloudconfig") || field[2] == "swap" && strings.HasPrefix(field[0], "/") && !strings.HasPrefix(field[0], "/dev/")
+		return strings.Contains(line, "cloudconfig") || field[2] == "swap" && strings.HasPrefix(field[0], "/") &&
+			!strings.HasPrefix(field[0], "/dev/")
 	})
 }
 
 // nodeFlag is one of kubelet's flags that name the donor, with what stands before it: as kubelet
 // reads them, with one dash or two, "_" for "-", and the value in the next word, which may be on
 // the next line.
-var nodeFlag = lazyregexp.New(`(^|[\n"'=]|[ \t]+)--?(node[-_]ip|hostname[-_]override|provider[-_]id)` + flagValue + `("[^"]*"|'[^']*'|[^\s"'\\]+)`)
+var nodeFlag = lazyregexp.New(`(^|[\n"'=]|[ \t]+)--?(node[-_]ip|hostname[-_]override|provider[-_]id)` + flagValue +
+	`("[^"]*"|'[^']*'|[^\s"'\\]+)`)
 
 const flagValue = `(?:=|[ \t]*\\\r?\n[ \t]*|[ \t]+)`
 
@@ -185,7 +187,8 @@ func dropProviderID(data []byte, _ Facts) []byte {
 // running donor the network cards know better.
 func Addresses(d *disk.Disk) (all []string) {
 	var files []string
-	for _, pattern := range []string{"etc/default/kubelet", "var/lib/kubelet/kubeadm-flags.env", "var/lib/dhcp/*.leases", "var/lib/dhclient/*.leases"} {
+	for _, pattern := range []string{"etc/default/kubelet", "var/lib/kubelet/kubeadm-flags.env", "var/lib/dhcp/*.leases",
+		"var/lib/dhclient/*.leases"} {
 		found, _ := d.Glob(pattern) // a pattern of ours is never malformed
 		files = append(files, found...)
 	}
@@ -206,7 +209,8 @@ var ownAddress = lazyregexp.New(`(?:--?node[-_]ip` + flagValue + `["']?|fixed-ad
 // MACs are those of the donor's network cards as its disk knows them. On a running donor the cards
 // know better.
 func MACs(d *disk.Disk) (all []string) {
-	for _, pattern := range []string{"etc/netplan/*.yaml", "etc/systemd/network/*.link", "etc/systemd/network/*.network", "etc/sysconfig/network-scripts/ifcfg-e*", "etc/udev/rules.d/70-persistent-net.rules"} {
+	for _, pattern := range []string{"etc/netplan/*.yaml", "etc/systemd/network/*.link", "etc/systemd/network/*.network",
+		"etc/sysconfig/network-scripts/ifcfg-e*", "etc/udev/rules.d/70-persistent-net.rules"} {
 		found, _ := d.Glob(pattern) // a pattern of ours is never malformed
 		for _, f := range found {
 			for _, m := range mac.FindAllString(d.Text(f), -1) {

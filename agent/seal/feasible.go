@@ -157,7 +157,8 @@ func (s *obstacles) err(shown func(name string) string) error {
 	if n := len(s.lines) - most; n > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more", n))
 	}
-	return fmt.Errorf("seal refused: %d files that must not be in an image cannot be overwritten or removed:\n%s\nNothing was changed.", len(s.lines), strings.Join(lines, "\n"))
+	return fmt.Errorf("seal refused: %d files that must not be in an image cannot be overwritten or removed:\n%s\nNothing was changed.",
+		len(s.lines), strings.Join(lines, "\n"))
 }
 
 func (o obstacle) describe(name string) string {

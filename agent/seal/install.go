@@ -25,7 +25,8 @@ const (
 var unitFiles embed.FS
 
 // Units are the systemd units that seal installs, in the order in which they run.
-var Units = []string{"kamino-identity.service", "kamino-ssh-keys.service", "kamino-boot.service", "kamino-watch.service", "kamino-capture.service",
+var Units = []string{"kamino-identity.service", "kamino-ssh-keys.service", "kamino-boot.service", "kamino-watch.service",
+	"kamino-capture.service",
 	"kamino-ssh-rsa.timer", "kamino-ssh-rsa.service"}
 
 // Settings tell the agent on a clone how to behave. Seal writes them.

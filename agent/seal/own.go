@@ -19,8 +19,10 @@ import (
 // disk for docker's volumes say, is its operator's, and nobody would mount it again.
 func Unmounted(d *disk.Disk) []string { return roots.Of(d).Expand(unmounted) }
 
-var unmounted = []string{"/var/lib/kubelet/pods", "/var/lib/kubelet/plugins", "/var/lib/containerd/io.containerd.snapshotter.v1.*", "/var/lib/containerd/tmpmounts",
-	"/var/lib/docker/containers", "/var/lib/docker/rootfs", "/var/lib/docker/overlay2", "/var/lib/docker/fuse-overlayfs", "/var/lib/docker/overlay",
+var unmounted = []string{"/var/lib/kubelet/pods", "/var/lib/kubelet/plugins", "/var/lib/containerd/io.containerd.snapshotter.v1.*",
+	"/var/lib/containerd/tmpmounts",
+	"/var/lib/docker/containers", "/var/lib/docker/rootfs", "/var/lib/docker/overlay2", "/var/lib/docker/fuse-overlayfs",
+	"/var/lib/docker/overlay",
 	"/var/lib/docker/aufs", "/var/lib/docker/btrfs", "/var/lib/docker/devicemapper", "/var/lib/docker/vfs", "/var/lib/docker/zfs"}
 
 // within calls work with the root as its own disk has it: without what is mounted there from
@@ -48,7 +50,8 @@ func unfit(d *disk.Disk) error {
 	}
 	for _, f := range all {
 		if f.Name == "." && f.Type != "" && f.Type != "ext4" && f.Type != "xfs" {
-			return refusal("use a donor whose root is ext4 or xfs", "the root file system is %s, on which neither subvolumes nor overwritten blocks can be checked", f.Type)
+			return refusal("use a donor whose root is ext4 or xfs",
+				"the root file system is %s, on which neither subvolumes nor overwritten blocks can be checked", f.Type)
 		}
 		// An EFI partition is FAT; its files are overwritten in place like ext4's.
 		if f.Name != "." && !slices.Contains([]string{"ext2", "ext3", "ext4", "xfs", "vfat"}, f.Type) {
@@ -83,7 +86,8 @@ func covered(d *disk.Disk, all []disk.FileSystem) error {
 			files[most] = "…"
 		}
 		if len(files) > 0 {
-			return refusal("mount --bind / /mnt, remove them below /mnt, umount /mnt", "files lie on the OS disk under what is mounted at /%s: %s", f.Name, strings.Join(files, ", "))
+			return refusal("mount --bind / /mnt, remove them below /mnt, umount /mnt",
+				"files lie on the OS disk under what is mounted at /%s: %s", f.Name, strings.Join(files, ", "))
 		}
 	}
 	return nil
@@ -96,13 +100,16 @@ func hidden(d *disk.Disk) error {
 		return err
 	}
 	if len(devices.Disks) > 1 {
-		return refusal("use a donor whose root is on one disk", "the root file system lies on the disks %s; a snapshot of one is not the whole", strings.Join(devices.Disks, " and "))
+		return refusal("use a donor whose root is on one disk",
+			"the root file system lies on the disks %s; a snapshot of one is not the whole", strings.Join(devices.Disks, " and "))
 	}
 	if len(devices.Encrypted) > 0 {
-		return refusal("use a donor without dm-crypt", "the OS disk is encrypted (%s), and all clones would share its key", strings.Join(devices.Encrypted, ", "))
+		return refusal("use a donor without dm-crypt", "the OS disk is encrypted (%s), and all clones would share its key",
+			strings.Join(devices.Encrypted, ", "))
 	}
 	if len(devices.Partly) > 0 {
-		return refusal("mount the whole file system below the root as well", "only a part of %s is mounted", strings.Join(devices.Partly, ", "))
+		return refusal("mount the whole file system below the root as well", "only a part of %s is mounted",
+			strings.Join(devices.Partly, ", "))
 	}
 	if o := devices.Outside; o != nil {
 		return refusal(fmt.Sprintf("inspect it, hexdump -C -s %d -n %d %s, and if nothing needs it: blkdiscard --force --zeroout --offset %d --length %d %s",
@@ -114,7 +121,8 @@ func hidden(d *disk.Disk) error {
 		case disk.HoldsSwap, disk.HoldsBoot, disk.HoldsNothing:
 			continue
 		case disk.HoldsCrypt:
-			return refusal("use a donor without it, or wipe it with wipefs and blkdiscard", "%s on the OS disk is encrypted, so its content cannot be checked", p.Device)
+			return refusal("use a donor without it, or wipe it with wipefs and blkdiscard",
+				"%s on the OS disk is encrypted, so its content cannot be checked", p.Device)
 		}
 		return refusal(fmt.Sprintf("mount it where it belongs below the root, or wipe it: blkdiscard --zeroout %s", p.Device),
 			"%s on the OS disk (%s, %d MiB) is not mounted, so its content cannot be checked", p.Device, p.Holds, p.Size>>20)
@@ -135,7 +143,8 @@ func misplaced(d *disk.Disk) error {
 		}
 		for _, name := range []string{StateDir, BinaryPath, SettingsPath, unitDir} {
 			if disk.Under(name, m.Point) {
-				return refusal("use a donor that has it on its OS disk", "/%s would not be on the OS disk: %s is mounted at /%s", name, m.Type, m.Point)
+				return refusal("use a donor that has it on its OS disk", "/%s would not be on the OS disk: %s is mounted at /%s", name,
+					m.Type, m.Point)
 			}
 		}
 	}
@@ -167,7 +176,8 @@ func blocked(d *disk.Disk, o Options, plan []Step, unmounted []string) error {
 						"rule %s removes /%s, and %s (%s) is mounted at /%s", s.Rule, match, m.Source, m.Type, m.Point)
 				}
 				if m.ReadOnly && m.Shows == m.Point && disk.Under(match, m.Point) {
-					return refusal(fmt.Sprintf("mount -o remount,bind,rw /%s", m.Point), "rule %s removes /%s, and /%s was made read-only", s.Rule, match, m.Point)
+					return refusal(fmt.Sprintf("mount -o remount,bind,rw /%s", m.Point), "rule %s removes /%s, and /%s was made read-only",
+						s.Rule, match, m.Point)
 				}
 			}
 			if err := looped(d, loops, s.Rule, match); err != nil {
@@ -202,7 +212,8 @@ func doubled(d *disk.Disk, o Options, mounts []disk.Mount) error {
 			continue
 		}
 		for _, m := range mounts {
-			if m.Own || m.Shows == "" || m.Shows == m.Point || !slices.ContainsFunc(r.Paths, func(p string) bool { return reaches(p, m.Point) }) {
+			if m.Own || m.Shows == "" || m.Shows == m.Point ||
+				!slices.ContainsFunc(r.Paths, func(p string) bool { return reaches(p, m.Point) }) {
 				continue
 			}
 			matches, err := r.matchesOn(d.Whole(), estimate(o))
@@ -211,7 +222,8 @@ func doubled(d *disk.Disk, o Options, mounts []disk.Mount) error {
 			}
 			for _, match := range matches {
 				if disk.Under(match.Path, m.Point) {
-					return refusal(fmt.Sprintf("umount /%s, or write an exception for the rule in %s, and a rule for the other name", m.Point, allowIn),
+					return refusal(fmt.Sprintf("umount /%s, or write an exception for the rule in %s, and a rule for the other name",
+						m.Point, allowIn),
 						"rule %s matches /%s, which is below /%s of the same disk, bound to /%s", r.ID, match.Path, m.Shows, m.Point)
 				}
 			}

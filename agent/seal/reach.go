@@ -13,7 +13,8 @@ import (
 
 // software is what no link may lead a rule to: programs, configuration, and what boots them. Rules
 // name places there, but by their own paths.
-var software = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "boot", "efi", "opt/kamino", StateDir, "dev", "proc", "sys"}
+var software = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "boot", "efi", "opt/kamino",
+	StateDir, "dev", "proc", "sys"}
 
 // usualLinks are directories in which distributions and administrators put links for whole
 // subtrees, as /var/run, /home or /var/lib/docker. Only root writes there; /var/log, on the other
@@ -108,7 +109,8 @@ const swapKind = "swap"
 // ownFiles are what the agent works with on the disk that it seals, and on every clone. Only the
 // table has rules for what is in them.
 func ownFiles() []string {
-	own := []string{StateDir, BinaryPath, SettingsPath, "etc/cloud/cloud-init.disabled", "etc/systemd/network/99-kamino.network", "etc/netplan/99-kamino.yaml"}
+	own := []string{StateDir, BinaryPath, SettingsPath, "etc/cloud/cloud-init.disabled", "etc/systemd/network/99-kamino.network",
+		"etc/netplan/99-kamino.yaml"}
 	for _, unit := range Units {
 		text, _ := unitFiles.ReadFile("units/" + unit) // embedded
 		own = append(own, unitDir+"/"+unit)

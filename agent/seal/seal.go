@@ -116,7 +116,8 @@ func permit(d *disk.Disk, o Options, unmounted []string) error {
 	if half, err := inventory.Unfinished(d); err != nil {
 		return err
 	} else if len(half) > 0 { // each clone would have it, and no patch works on one
-		return refusal("wait, or finish it on the donor: "+half.Todo(), "a change of packages is under way or was interrupted: %s", half.What())
+		return refusal("wait, or finish it on the donor: "+half.Todo(), "a change of packages is under way or was interrupted: %s",
+			half.What())
 	}
 	plan, err := planOf(d, o)
 	if err != nil {
@@ -197,7 +198,8 @@ func sealOwn(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 			return receipt, &NeedsBoot{Err: fmt.Errorf("%w; and the seal's journal is gone, so nothing can be undone", err)}
 		}
 		if _, uerr := Unseal(d); uerr != nil {
-			return receipt, &NeedsBoot{Err: fmt.Errorf("%w; and undoing the seal failed (`kamino-agent unseal` tries again): %w", err, uerr), Halfway: true}
+			return receipt, &NeedsBoot{Err: fmt.Errorf("%w; and undoing the seal failed (`kamino-agent unseal` tries again): %w", err,
+				uerr), Halfway: true}
 		}
 		return receipt, err
 	}

@@ -21,7 +21,8 @@ import (
 var (
 	ownUnits     = []string{"kamino-watch.service", "kamino-capture.service", "kamino-ssh-rsa.timer", "kamino-ssh-rsa.service"}
 	kubeletUnits = []string{"kubelet.service", snapKubelet}
-	runtimeUnits = []string{"cri-docker.socket", "cri-docker.service", "docker.socket", "docker.service", "podman.socket", "podman.service", "crio.service", "containerd.service"}
+	runtimeUnits = []string{"cri-docker.socket", "cri-docker.service", "docker.socket", "docker.service", "podman.socket", "podman.service",
+		"crio.service", "containerd.service"}
 )
 
 // Deadlines of single commands: one that hangs must not keep the donor away.

@@ -197,7 +197,8 @@ func (o Options) judge(d *disk.Disk, r *inventory.Result) error {
 		o.Log.Warn("inventory", "note", n)
 	}
 	if n := len(r.Torn); n > 0 {
-		return refusal("on the donor: rpm -Va or dpkg -V names the packages; install them again (dnf reinstall, apt-get install --reinstall), remove what rpm left under names with a semicolon", "%d files of packages are not whole: %s", n, strings.Join(r.Torn[:min(n, 5)], ", "))
+		return refusal("on the donor: rpm -Va or dpkg -V names the packages; install them again (dnf reinstall, apt-get install --reinstall), remove what rpm left under names with a semicolon",
+			"%d files of packages are not whole: %s", n, strings.Join(r.Torn[:min(n, 5)], ", "))
 	}
 	since := Since(d, r)
 	o.Log.Info("inventory", "files", r.Summary(), "read", r.Read, "unknown", o.Config.Verify.Unknown, "news", since)

@@ -110,7 +110,8 @@ func (n *NotTakenBack) Error() string {
 	if more := len(n.Changes) - most; more > 0 {
 		text += fmt.Sprintf("\n  and %d more", more)
 	}
-	return text + "\nWhat was there waits in /" + asideDir + " of the same file system; remove what is in the way, then run `kamino-agent unseal`."
+	return text + "\nWhat was there waits in /" + asideDir +
+		" of the same file system; remove what is in the way, then run `kamino-agent unseal`."
 }
 
 // stuck is *NotTakenBack where an earlier attempt left something, which has to be seen to before a

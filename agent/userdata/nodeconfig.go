@@ -268,7 +268,8 @@ func (k Kubelet) validate() error {
 		switch {
 		case !argumentText.MatchString(a):
 			return fmt.Errorf("kubelet.args[%d]: %q is not of the form --name=value without spaces, quotes, $ and %%", i, a)
-		case name == "--config" || name == "--kubeconfig" || name == "--bootstrap-kubeconfig" || name == "--node-labels" || name == "--hostname-override":
+		case name == "--config" || name == "--kubeconfig" || name == "--bootstrap-kubeconfig" || name == "--node-labels" ||
+			name == "--hostname-override":
 			return fmt.Errorf("kubelet.args[%d]: %s is the agent's", i, name)
 		}
 	}

@@ -40,7 +40,8 @@ const unpackedMost = 1 << 20
 // guessed are types whose parts cloud-init judges by their content (TYPE_NEEDED and DECOMP_TYPES of
 // its user_data.py).
 var guessed = []string{"text/plain", "text/x-not-multipart", "application/octet-stream", "application/gzip", "application/gzip-compressed",
-	"application/gzipped", "application/x-compress", "application/x-compressed", "application/x-gunzip", "application/x-gzip", "application/x-gzip-compressed"}
+	"application/gzipped", "application/x-compress", "application/x-compressed", "application/x-gunzip", "application/x-gzip",
+	"application/x-gzip-compressed"}
 
 // Data is EC2's user data.
 type Data struct {
@@ -269,7 +270,8 @@ func leaf(head headers, body [][]byte) part {
 			return p
 		}
 	}
-	if p.err == nil && (p.kind == "" || p.kind == NodeConfigType || p.kind == NodeadmType || strings.EqualFold(head["content-transfer-encoding"], "base64")) {
+	if p.err == nil && (p.kind == "" || p.kind == NodeConfigType || p.kind == NodeadmType ||
+		strings.EqualFold(head["content-transfer-encoding"], "base64")) {
 		p.data, p.err = Unpacked(p.data)
 	}
 	return p

@@ -160,7 +160,8 @@ func (w *Watcher) runtimeStatus(ctx context.Context, name string) error {
 	}}
 	defer transport.CloseIdleConnections()
 	// An empty message: one byte that says "not compressed", and a length of four.
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/runtime.v1.RuntimeService/Status", bytes.NewReader(make([]byte, 5)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/runtime.v1.RuntimeService/Status",
+		bytes.NewReader(make([]byte, 5)))
 	if err != nil {
 		return err
 	}

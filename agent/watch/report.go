@@ -159,7 +159,8 @@ func restarts(blocks string) map[string]int {
 // timing is that of this boot, as far as the record tells that kamino-agent capture writes of it;
 // empty before there is one.
 func timing(d *disk.Disk) capture.Timing {
-	name := path.Join(strings.TrimPrefix(capture.DefaultDir, "/"), strings.ReplaceAll(d.Text("proc/sys/kernel/random/boot_id"), "-", "")+".json")
+	name := path.Join(strings.TrimPrefix(capture.DefaultDir, "/"), strings.ReplaceAll(d.Text("proc/sys/kernel/random/boot_id"), "-", "")+
+		".json")
 	data, err := d.ReadFile(name, boot.MaxDocument)
 	if err != nil {
 		return capture.Timing{}

@@ -213,7 +213,8 @@ func (w *Watcher) leave(ctx context.Context, state firstboot.State, offered firs
 	return nil
 }
 
-func (w *Watcher) prepare(ctx context.Context, doc nodeconfig.Document, state firstboot.State) (*userdata.NodeConfig, []nodeconfig.File, error) {
+func (w *Watcher) prepare(ctx context.Context, doc nodeconfig.Document, state firstboot.State) (*userdata.NodeConfig,
+	[]nodeconfig.File, error) {
 	c, err := userdata.Parse(doc.Data)
 	if err != nil {
 		return nil, nil, err
@@ -259,7 +260,8 @@ func (w *Watcher) takeBack(ctx context.Context, state firstboot.State, doc nodec
 		err = w.healthy(ctx, *state.Trial, restarted)
 	}
 	if err != nil && ctx.Err() == nil && !w.goesDown(ctx) {
-		return w.finish(ctx, state, doc, firstboot.StatusBroken, errors.Join(cause, fmt.Errorf("back at the former configuration: %w", err)))
+		return w.finish(ctx, state, doc, firstboot.StatusBroken,
+			errors.Join(cause, fmt.Errorf("back at the former configuration: %w", err)))
 	}
 	return w.finish(ctx, state, doc, firstboot.StatusRolledBack, cause)
 }
@@ -322,7 +324,8 @@ func (w *Watcher) restartKubelet(files []nodeconfig.File) bool {
 		if f.Unit != "kubelet.service" || string(former) == string(f.Data) {
 			continue
 		}
-		if f.Path != nodeconfig.DropInPath || !slices.Equal(withoutLabels(nodeconfig.Command(w.Disk, former)), withoutLabels(nodeconfig.Command(w.Disk, f.Data))) {
+		if f.Path != nodeconfig.DropInPath || !slices.Equal(withoutLabels(nodeconfig.Command(w.Disk, former)),
+			withoutLabels(nodeconfig.Command(w.Disk, f.Data))) {
 			return true
 		}
 	}

@@ -45,7 +45,8 @@ func (s *Server) Machine(id string) (Machine, bool) {
 
 func (s *Server) machine(i *instance) Machine {
 	user, _ := base64.StdEncoding.DecodeString(text(i.Data, "UserData")) // was looked at when it was launched
-	m := Machine{ID: i.ID, State: i.State, Zone: i.Zone, Image: i.Image, Group: i.Group, TemplateVersion: i.Version, Boots: i.Boots, Tags: maps.Clone(i.Tags),
+	m := Machine{ID: i.ID, State: i.State, Zone: i.Zone, Image: i.Image, Group: i.Group, TemplateVersion: i.Version, Boots: i.Boots,
+		Tags: maps.Clone(i.Tags),
 		Type: text(i.Data, "InstanceType"), Arch: i.Arch, Hostname: i.dns() + "." + s.Region + ".compute.internal", UserData: string(user)}
 	if v := s.rootVolume(i); v != nil {
 		m.Volume = v.ID
@@ -110,7 +111,8 @@ func (s *Server) Attach(instance, device string) {
 	s.start()
 	s.alter(func() {
 		if i := s.store.Instances[instance]; i != nil {
-			v := &volume{meta: s.born("vol", nil), Zone: i.Zone, Instance: i.ID, Size: 8, Type: "gp3", Iops: 3000, Throughput: 125, Files: map[string]string{}}
+			v := &volume{meta: s.born("vol", nil), Zone: i.Zone, Instance: i.ID, Size: 8, Type: "gp3", Iops: 3000, Throughput: 125,
+				Files: map[string]string{}}
 			s.ready(&v.meta)
 			s.store.Volumes[v.ID] = v
 			i.Volumes = append(i.Volumes, attach{Device: device, Volume: v.ID})

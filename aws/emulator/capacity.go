@@ -227,9 +227,11 @@ func (s *Server) launchMember(g *group) {
 		s.launchFailed(g, err)
 		return
 	}
-	a := s.act(g, "Launching a new EC2 instance: "+i.ID, "an instance was started in response to a difference between desired and actual capacity.", "PreInService")
+	a := s.act(g, "Launching a new EC2 instance: "+i.ID,
+		"an instance was started in response to a difference between desired and actual capacity.", "PreInService")
 	g.Members = append(g.Members, &member{ID: i.ID, State: joining, Health: "Healthy", Zone: i.Zone, Type: text(i.Data, "InstanceType"),
-		Template: i.Template, Name: s.templateName(i.Template), Version: i.Version, Protected: g.Protect, Launching: true, Weight: o.weight})
+		Template: i.Template, Name: s.templateName(i.Template), Version: i.Version, Protected: g.Protect, Launching: true,
+		Weight: o.weight})
 	name, id := g.Name, a.ID
 	s.later(s.delays.Launch, func() {
 		if g := s.store.Groups[name]; g != nil {

@@ -47,7 +47,8 @@ var handlers = map[string]handler{
 	"autoscaling:DescribeLaunchConfigurations": describeConfigurations, "autoscaling:DescribeLifecycleHooks": describeHooks,
 
 	"ssm:PutParameter": putParameter, "ssm:GetParameter": getParameter, "ssm:GetParameters": getParameters,
-	"ssm:GetParameterHistory": getParameterHistory, "ssm:LabelParameterVersion": labelParameterVersion, "ssm:DeleteParameter": deleteParameter,
+	"ssm:GetParameterHistory": getParameterHistory, "ssm:LabelParameterVersion": labelParameterVersion,
+	"ssm:DeleteParameter": deleteParameter,
 
 	"sts:GetCallerIdentity": getCallerIdentity, "sts:AssumeRole": assumeRole, "sts:AssumeRoleWithWebIdentity": assumeRole,
 }
@@ -71,7 +72,8 @@ func (s *Server) answer(c *call) (object, *apiError) {
 		return nil, err
 	}
 	if c.service == ec2 && truth(c.in, "DryRun") {
-		return nil, &apiError{Status: http.StatusPreconditionFailed, Code: "DryRunOperation", Message: "Request would have succeeded, but DryRun flag is set."}
+		return nil, &apiError{Status: http.StatusPreconditionFailed, Code: "DryRunOperation",
+			Message: "Request would have succeeded, but DryRun flag is set."}
 	}
 	if err := c.limited(); err != nil {
 		return nil, err

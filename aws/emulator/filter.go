@@ -117,7 +117,8 @@ func page[T any](list []T, size int, token string) ([]T, string, *apiError) {
 
 // describe is the reply of a Describe call of EC2: what was picked, page by page. Without
 // MaxResults a page has Server.PageSize of them.
-func describe[T thing](c *call, all map[string]T, ids []string, missing func(string) *apiError, set string, show func(T) any) (object, *apiError) {
+func describe[T thing](c *call, all map[string]T, ids []string, missing func(string) *apiError, set string,
+	show func(T) any) (object, *apiError) {
 	found, err := pick(c, all, ids, missing)
 	if err != nil {
 		return nil, err

@@ -109,7 +109,8 @@ func describeHooks(c *call) (object, *apiError) {
 		return nil, err
 	}
 	return object{"LifecycleHooks": each(g.Hooks, func(h Hook) any {
-		return object{"LifecycleHookName": h.Name, "AutoScalingGroupName": g.Name, "HeartbeatTimeout": int(h.Timeout.Seconds()), "GlobalTimeout": 100 * int(h.Timeout.Seconds()),
+		return object{"LifecycleHookName": h.Name, "AutoScalingGroupName": g.Name, "HeartbeatTimeout": int(h.Timeout.Seconds()),
+			"GlobalTimeout":       100 * int(h.Timeout.Seconds()),
 			"LifecycleTransition": "autoscaling:EC2_INSTANCE_" + map[bool]string{true: "TERMINATING", false: "LAUNCHING"}[h.Leaving],
 			"DefaultResult":       map[bool]string{true: "ABANDON", false: "CONTINUE"}[h.Abandon]}
 	})}, nil
@@ -135,7 +136,8 @@ func (s *Server) drop(g *group, id string) {
 
 // act begins an activity.
 func (s *Server) act(g *group, description, cause, status string) *activity {
-	a := &activity{ID: identifier(), Description: description, Cause: "At " + s.Clock.Now().Format(time.RFC3339) + " " + cause, Status: status, Start: s.Clock.Now()}
+	a := &activity{ID: identifier(), Description: description, Cause: "At " + s.Clock.Now().Format(time.RFC3339) + " " + cause,
+		Status: status, Start: s.Clock.Now()}
 	g.Activities = append([]*activity{a}, g.Activities...)
 	return a
 }
@@ -170,18 +172,23 @@ func (c *call) group() (*group, *apiError) {
 // shown.
 func (c *call) showGroup(g *group) any {
 	o := object{
-		"AutoScalingGroupName": g.Name, "AutoScalingGroupARN": "arn:aws:autoscaling:" + c.s.Region + ":" + c.s.Account + ":autoScalingGroup:" + strconv.Itoa(g.Order) + ":autoScalingGroupName/" + g.Name,
-		"MinSize": g.Min, "MaxSize": g.Max, "DesiredCapacity": g.Desired, "DefaultCooldown": cmp.Or(g.Cooldown, "300"), "AvailabilityZones": list(g.Zones),
-		"VPCZoneIdentifier": strings.Join(g.Subnets, ","), "HealthCheckType": cmp.Or(g.HealthCheck, "EC2"), "HealthCheckGracePeriod": cmp.Or(g.Grace, "300"),
-		"CreatedTime": g.Created, "NewInstancesProtectedFromScaleIn": g.Protect, "LaunchConfigurationName": g.Configuration,
+		"AutoScalingGroupName": g.Name, "AutoScalingGroupARN": "arn:aws:autoscaling:" + c.s.Region + ":" + c.s.Account +
+			":autoScalingGroup:" + strconv.Itoa(g.Order) + ":autoScalingGroupName/" + g.Name,
+		"MinSize": g.Min, "MaxSize": g.Max, "DesiredCapacity": g.Desired, "DefaultCooldown": cmp.Or(g.Cooldown, "300"),
+		"AvailabilityZones": list(g.Zones),
+		"VPCZoneIdentifier": strings.Join(g.Subnets, ","), "HealthCheckType": cmp.Or(g.HealthCheck, "EC2"),
+		"HealthCheckGracePeriod": cmp.Or(g.Grace, "300"),
+		"CreatedTime":            g.Created, "NewInstancesProtectedFromScaleIn": g.Protect, "LaunchConfigurationName": g.Configuration,
 		"TerminationPolicies": list([]string{"Default"}), "MaxInstanceLifetime": g.Lifetime,
-		"ServiceLinkedRoleARN": "arn:aws:iam::" + c.s.Account + ":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
-		"Instances":            each(g.Members, func(m *member) any { return m.show("") }),
+		"ServiceLinkedRoleARN": "arn:aws:iam::" + c.s.Account +
+			":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
+		"Instances": each(g.Members, func(m *member) any { return m.show("") }),
 		"SuspendedProcesses": each(slices.Sorted(maps.Keys(g.Suspended)), func(p string) any {
 			return object{"ProcessName": p, "SuspensionReason": g.Suspended[p]}
 		}),
 		"Tags": each(g.Tags, func(t groupTag) any {
-			return object{"ResourceId": g.Name, "ResourceType": "auto-scaling-group", "Key": t.Key, "Value": t.Value, "PropagateAtLaunch": t.Propagate}
+			return object{"ResourceId": g.Name, "ResourceType": "auto-scaling-group", "Key": t.Key, "Value": t.Value,
+				"PropagateAtLaunch": t.Propagate}
 		}),
 	}
 	if g.Template != nil {
@@ -219,7 +226,8 @@ func list(values []string) []any { return each(values, func(v string) any { retu
 
 // show is a member; DescribeAutoScalingInstances names its group and writes its health in capitals.
 func (m *member) show(group string) any {
-	o := object{"InstanceId": m.ID, "AvailabilityZone": m.Zone, "LifecycleState": m.State, "HealthStatus": m.Health, "InstanceType": m.Type, "ProtectedFromScaleIn": m.Protected}
+	o := object{"InstanceId": m.ID, "AvailabilityZone": m.Zone, "LifecycleState": m.State, "HealthStatus": m.Health, "InstanceType": m.Type,
+		"ProtectedFromScaleIn": m.Protected}
 	if m.Weight > 0 {
 		o["WeightedCapacity"] = m.Weight
 	}
@@ -340,6 +348,7 @@ func describeWarmPool(c *call) (object, *apiError) {
 		return object{}, nil
 	}
 	return records(c, make([]struct{}, g.Warm), "Instances", func(struct{}) any {
-		return object{"InstanceId": "i-0aaaaaaaaaaaaaaaa", "LifecycleState": "Warmed:Stopped", "HealthStatus": "Healthy", "AvailabilityZone": g.Zones[0], "ProtectedFromScaleIn": false}
+		return object{"InstanceId": "i-0aaaaaaaaaaaaaaaa", "LifecycleState": "Warmed:Stopped", "HealthStatus": "Healthy",
+			"AvailabilityZone": g.Zones[0], "ProtectedFromScaleIn": false}
 	})
 }

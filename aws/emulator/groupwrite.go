@@ -57,7 +57,8 @@ func (c *call) amend(g *group) *apiError {
 		return invalid("Max bound, %d, must be greater than or equal to min bound, %d", g.Max, g.Min)
 	}
 	g.Desired = min(max(g.Desired, g.Min), g.Max)
-	for field, name := range map[*string]string{&g.HealthCheck: "HealthCheckType", &g.Grace: "HealthCheckGracePeriod", &g.Cooldown: "DefaultCooldown",
+	for field, name := range map[*string]string{&g.HealthCheck: "HealthCheckType", &g.Grace: "HealthCheckGracePeriod",
+		&g.Cooldown: "DefaultCooldown",
 		&g.Lifetime: "MaxInstanceLifetime", &g.Configuration: "LaunchConfigurationName"} {
 		if value := text(c.in, name); value != "" {
 			*field = value
@@ -184,7 +185,8 @@ func setDesiredCapacity(c *call) (object, *apiError) {
 }
 
 // processes that can be suspended (Auto Scaling API reference, SuspendProcesses).
-var processes = []string{"AZRebalance", "AddToLoadBalancer", "AlarmNotification", "HealthCheck", "InstanceRefresh", "Launch", "ReplaceUnhealthy", "ScheduledActions", "Terminate"}
+var processes = []string{"AZRebalance", "AddToLoadBalancer", "AlarmNotification", "HealthCheck", "InstanceRefresh", "Launch",
+	"ReplaceUnhealthy", "ScheduledActions", "Terminate"}
 
 // processesOf are those that a call names; none named: all.
 func (c *call) processesOf() (*group, []string, *apiError) {

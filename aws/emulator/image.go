@@ -44,7 +44,8 @@ type mapping struct {
 }
 
 func (im *image) fact(filter string) ([]string, bool) {
-	facts := map[string]string{"image-id": im.ID, "name": im.Name, "state": im.State, "architecture": im.Arch, "root-device-name": im.RootDevice,
+	facts := map[string]string{"image-id": im.ID, "name": im.Name, "state": im.State, "architecture": im.Arch,
+		"root-device-name": im.RootDevice,
 		"root-device-type": im.RootType, "description": im.Description, "source-instance-id": im.Source, "virtualization-type": "hvm",
 		"is-public": strconv.FormatBool(im.Owner != ""), "image-type": "machine", "owner-id": im.Owner}
 	if filter == "block-device-mapping.snapshot-id" {
@@ -67,15 +68,22 @@ func noImage(id string) *apiError {
 
 func (c *call) showImage(im *image) any {
 	o := object{
-		"imageId": im.ID, "name": im.Name, "description": im.Description, "imageState": im.State, "imageOwnerId": cmp.Or(im.Owner, c.s.Account),
-		"imageLocation": cmp.Or(im.Owner, c.s.Account) + "/" + im.Name, "isPublic": im.Owner != "", "architecture": im.Arch, "imageType": "machine",
-		"creationDate": im.Created.UTC().Format("2006-01-02T15:04:05.000Z"), "rootDeviceName": im.RootDevice, "rootDeviceType": im.RootType, "hypervisor": "xen",
-		"virtualizationType": "hvm", "enaSupport": text(im.Fields, "EnaSupport") != "false", "platformDetails": cmp.Or(im.Platform, "Linux/UNIX"), "usageOperation": usage(im.Platform),
-		"sourceInstanceId": im.Source, "sourceImageId": im.SourceImage, "tagSet": tagList(im.Tags), "sriovNetSupport": text(im.Fields, "SriovNetSupport"),
-		"bootMode": text(im.Fields, "BootMode"), "tpmSupport": text(im.Fields, "TpmSupport"), "imdsSupport": text(im.Fields, "ImdsSupport"),
+		"imageId": im.ID, "name": im.Name, "description": im.Description, "imageState": im.State,
+		"imageOwnerId":  cmp.Or(im.Owner, c.s.Account),
+		"imageLocation": cmp.Or(im.Owner, c.s.Account) + "/" + im.Name, "isPublic": im.Owner != "", "architecture": im.Arch,
+		"imageType":    "machine",
+		"creationDate": im.Created.UTC().Format("2006-01-02T15:04:05.000Z"), "rootDeviceName": im.RootDevice, "rootDeviceType": im.RootType,
+		"hypervisor":         "xen",
+		"virtualizationType": "hvm", "enaSupport": text(im.Fields, "EnaSupport") != "false",
+		"platformDetails": cmp.Or(im.Platform, "Linux/UNIX"), "usageOperation": usage(im.Platform),
+		"sourceInstanceId": im.Source, "sourceImageId": im.SourceImage, "tagSet": tagList(im.Tags),
+		"sriovNetSupport": text(im.Fields, "SriovNetSupport"),
+		"bootMode":        text(im.Fields, "BootMode"), "tpmSupport": text(im.Fields, "TpmSupport"),
+		"imdsSupport":              text(im.Fields, "ImdsSupport"),
 		"deregistrationProtection": map[bool]string{true: "enabled", false: "disabled"}[im.Protected],
 		"blockDeviceMapping": each(im.Mappings, func(m mapping) any {
-			ebs := object{"snapshotId": m.Snapshot, "volumeSize": m.Size, "volumeType": m.Type, "deleteOnTermination": !m.Keep, "encrypted": m.KMSKey != ""}
+			ebs := object{"snapshotId": m.Snapshot, "volumeSize": m.Size, "volumeType": m.Type, "deleteOnTermination": !m.Keep,
+				"encrypted": m.KMSKey != ""}
 			if m.Iops > 0 {
 				ebs["iops"] = m.Iops
 			}
@@ -121,7 +129,8 @@ var imageName = regexp.MustCompile(`^[A-Za-z0-9 ()\[\]./\-'@_]{3,128}$`)
 func (c *call) newImage(tags map[string]string) (*image, *apiError) {
 	s, name := c.s, text(c.in, "Name")
 	if !imageName.MatchString(name) {
-		return nil, refuse("InvalidAMIName.Malformed", "AMI names must be between 3 and 128 characters long, and may contain letters, numbers, '(', ')', '.', '-', '/' and '_'")
+		return nil, refuse("InvalidAMIName.Malformed",
+			"AMI names must be between 3 and 128 characters long, and may contain letters, numbers, '(', ')', '.', '-', '/' and '_'")
 	}
 	for _, other := range s.store.Images {
 		if other.Name == name && other.Owner == "" && other.State != "failed" {
@@ -131,7 +140,8 @@ func (c *call) newImage(tags map[string]string) (*image, *apiError) {
 	if until, ok := s.store.FreeNames[name]; ok && c.now.Before(until) {
 		return nil, refuse("InvalidAMIName.Duplicate", "AMI name %s is already in use", name)
 	}
-	return &image{meta: s.born("ami", tags), Name: name, Description: text(c.in, "Description"), State: "pending", RootType: "ebs", Fields: object{}}, nil
+	return &image{meta: s.born("ami", tags), Name: name, Description: text(c.in, "Description"), State: "pending", RootType: "ebs",
+		Fields: object{}}, nil
 }
 
 // appear keeps an image and lets it become available.
@@ -164,7 +174,8 @@ func createImage(c *call) (object, *apiError) {
 	if i.State == running && !truth(c.in, "NoReboot") {
 		i.Boots++
 	}
-	im.Source, im.SourceImage, im.Arch, im.Platform, im.ProductCode, im.RootDevice = i.ID, i.Image, i.Arch, i.Platform, i.ProductCode, i.RootDevice
+	im.Source, im.SourceImage, im.Arch, im.Platform, im.ProductCode, im.RootDevice = i.ID, i.Image, i.Arch, i.Platform,
+		i.ProductCode, i.RootDevice
 	if from := c.s.store.Images[i.Image]; from != nil {
 		im.Fields, _ = copied(from.Fields).(object)
 	}
@@ -176,7 +187,8 @@ func createImage(c *call) (object, *apiError) {
 		v := c.s.store.Volumes[a.Volume]
 		sn := c.s.snap(v, "Created by CreateImage("+i.ID+") for "+im.ID, tagsFor(c.in, "snapshot"))
 		c.complete(sn)
-		m := mapping{Device: a.Device, Snapshot: sn.ID, Type: v.Type, Size: v.Size, Iops: v.Iops, Throughput: v.Throughput, KMSKey: v.KMSKey, Keep: !a.Delete}
+		m := mapping{Device: a.Device, Snapshot: sn.ID, Type: v.Type, Size: v.Size, Iops: v.Iops, Throughput: v.Throughput,
+			KMSKey: v.KMSKey, Keep: !a.Delete}
 		m.change(change)
 		im.Mappings = append(im.Mappings, m)
 	}

@@ -51,7 +51,8 @@ func (s *Server) launch(o order) (*instance, *apiError) {
 	case kind == "":
 		return nil, refuse("MissingParameter", "The request must contain the parameter InstanceType")
 	case arch != im.Arch:
-		return nil, refuse("InvalidParameterValue", "The architecture '%s' of the specified instance type does not match the architecture '%s' of the specified AMI. Specify an instance type and an AMI that have matching architectures, and try again.", arch, im.Arch)
+		return nil, refuse("InvalidParameterValue",
+			"The architecture '%s' of the specified instance type does not match the architecture '%s' of the specified AMI. Specify an instance type and an AMI that have matching architectures, and try again.", arch, im.Arch)
 	}
 	if err := userData(o.data); err != nil {
 		return nil, err
@@ -66,8 +67,10 @@ func (s *Server) launch(o order) (*instance, *apiError) {
 		return nil, err
 	}
 	data, _ := copied(o.data).(object)
-	i := &instance{meta: s.born("i", maps.Clone(o.tags)), State: pending, Zone: o.zone, Subnet: o.subnet, Image: im.ID, Template: o.template, Version: o.version,
-		Group: o.group, RootDevice: im.RootDevice, RootType: im.RootType, Data: data, Arch: im.Arch, Platform: im.Platform, ProductCode: im.ProductCode}
+	i := &instance{meta: s.born("i", maps.Clone(o.tags)), State: pending, Zone: o.zone, Subnet: o.subnet, Image: im.ID,
+		Template: o.template, Version: o.version,
+		Group: o.group, RootDevice: im.RootDevice, RootType: im.RootType, Data: data, Arch: im.Arch, Platform: im.Platform,
+		ProductCode: im.ProductCode}
 	i.Reservation = "r" + strings.TrimPrefix(i.ID, "i")
 	i.IP = fmt.Sprintf("10.0.%d.%d", i.Order/250%250, i.Order%250+4)
 	s.store.Instances[i.ID] = i
@@ -154,7 +157,8 @@ func runInstances(c *call) (object, *apiError) {
 		return nil, err
 	}
 	if text(c.in, "SubnetId") != "" && len(items(o.data, "NetworkInterface")) > 0 {
-		return nil, refuse("InvalidParameterCombination", "Network interfaces and an instance-level subnet ID may not be specified on the same request")
+		return nil, refuse("InvalidParameterCombination",
+			"Network interfaces and an instance-level subnet ID may not be specified on the same request")
 	}
 	o.tags = tagsFor(o.data, "instance")
 	if o.template != "" {
@@ -163,7 +167,8 @@ func runInstances(c *call) (object, *apiError) {
 	o.subnet = cmp.Or(text(c.in, "SubnetId"), "subnet-0a")
 	o.zone = s.zoneOf(o.subnet)
 	if zone := text(o.data, "Placement", "AvailabilityZone"); zone != "" && zone != o.zone { // the code and the words are unverified
-		return nil, &apiError{Code: "InvalidParameterValue", Message: "Value (" + zone + ") for parameter availabilityZone is invalid. Subnet '" + o.subnet + "' is in the availability zone " + o.zone}
+		return nil, &apiError{Code: "InvalidParameterValue", Message: "Value (" + zone +
+			") for parameter availabilityZone is invalid. Subnet '" + o.subnet + "' is in the availability zone " + o.zone}
 	}
 	count, _ := number(c.in, "MaxCount")
 	var out []any
@@ -221,11 +226,13 @@ func (s *Server) zoneOf(subnet string) string {
 }
 
 func describeRegions(c *call) (object, *apiError) {
-	return object{"regionInfo": []any{object{"regionName": c.s.Region, "regionEndpoint": "ec2." + c.s.Region + ".amazonaws.com", "optInStatus": "opt-in-not-required"}}}, nil
+	return object{"regionInfo": []any{object{"regionName": c.s.Region, "regionEndpoint": "ec2." + c.s.Region + ".amazonaws.com",
+		"optInStatus": "opt-in-not-required"}}}, nil
 }
 
 func describeAvailabilityZones(c *call) (object, *apiError) {
 	return object{"availabilityZoneInfo": each([]string{"a", "b", "c"}, func(letter string) any {
-		return object{"zoneName": c.s.Region + letter, "zoneState": "available", "regionName": c.s.Region, "zoneId": "euc1-az" + letter, "zoneType": "availability-zone"}
+		return object{"zoneName": c.s.Region + letter, "zoneState": "available", "regionName": c.s.Region, "zoneId": "euc1-az" + letter,
+			"zoneType": "availability-zone"}
 	})}, nil
 }

@@ -93,18 +93,21 @@ func putParameter(c *call) (object, *apiError) {
 	case name == "" || text(c.in, "Value") == "":
 		return nil, refuse("ValidationException", "Name and Value are required")
 	case p != nil && !overwrite:
-		return nil, refuse("ParameterAlreadyExists", "The parameter already exists. To overwrite this value, set the overwrite option in the request to true.")
+		return nil, refuse("ParameterAlreadyExists",
+			"The parameter already exists. To overwrite this value, set the overwrite option in the request to true.")
 	case overwrite && c.in["Tags"] != nil:
 		return nil, refuse("ValidationException", "Invalid request: tags and overwrite can't be used together.")
 	case p == nil && text(c.in, "Type") == "":
 		return nil, refuse("ValidationException", "A parameter type is required when you create a parameter.")
 	}
-	v := &parameterVersion{Value: text(c.in, "Value"), Type: text(c.in, "Type"), DataType: text(c.in, "DataType"), Modified: c.now, Checked: true}
+	v := &parameterVersion{Value: text(c.in, "Value"), Type: text(c.in, "Type"), DataType: text(c.in, "DataType"),
+		Modified: c.now, Checked: true}
 	if p != nil && len(p.Versions) > 0 {
 		v.Type = cmp.Or(v.Type, p.Versions[len(p.Versions)-1].Type)
 	}
 	if p != nil && len(p.Versions) > 0 && v.Type != p.Versions[len(p.Versions)-1].Type {
-		return nil, refuse("HierarchyTypeMismatchException", "The parameter type cannot be changed from %s to %s. Create a new parameter.", p.Versions[len(p.Versions)-1].Type, v.Type)
+		return nil, refuse("HierarchyTypeMismatchException", "The parameter type cannot be changed from %s to %s. Create a new parameter.",
+			p.Versions[len(p.Versions)-1].Type, v.Type)
 	}
 	v.DataType = cmp.Or(v.DataType, "text")
 	if v.DataType == imageType {
@@ -151,8 +154,9 @@ func (s *Server) check(name string, number int) {
 }
 
 func (c *call) showParameter(p *parameter, v *parameterVersion, selector string) object {
-	o := object{"Name": p.Name, "Type": v.Type, "Value": v.Value, "Version": v.Number, "LastModifiedDate": v.Modified, "DataType": v.DataType,
-		"ARN": "arn:aws:ssm:" + c.s.Region + ":" + c.s.Account + ":parameter/" + strings.TrimPrefix(p.Name, "/")}
+	o := object{"Name": p.Name, "Type": v.Type, "Value": v.Value, "Version": v.Number, "LastModifiedDate": v.Modified,
+		"DataType": v.DataType,
+		"ARN":      "arn:aws:ssm:" + c.s.Region + ":" + c.s.Account + ":parameter/" + strings.TrimPrefix(p.Name, "/")}
 	if _, which, ok := strings.Cut(selector, ":"); ok {
 		o["Selector"] = ":" + which
 	}

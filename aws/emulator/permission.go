@@ -59,7 +59,8 @@ func (c *call) needOn(action string, all []target) *apiError {
 		why := "User: " + c.who.ARN + " is not authorized to perform: " + action + " on resource: " + t.arn + " " + refused
 		switch c.service {
 		case ec2:
-			return &apiError{Status: http.StatusForbidden, Code: "UnauthorizedOperation", Message: "You are not authorized to perform this operation. " + why}
+			return &apiError{Status: http.StatusForbidden, Code: "UnauthorizedOperation",
+				Message: "You are not authorized to perform this operation. " + why}
 		case ssm:
 			return refuse("AccessDeniedException", "%s", why)
 		}

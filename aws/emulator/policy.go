@@ -226,8 +226,10 @@ func (c *call) targets() []target {
 func (c *call) targetsElsewhere() (all []target) {
 	in := c.in
 	switch c.name() {
-	case "autoscaling:UpdateAutoScalingGroup", "autoscaling:EnterStandby", "autoscaling:ExitStandby", "autoscaling:SuspendProcesses", "autoscaling:ResumeProcesses",
-		"autoscaling:SetDesiredCapacity", "autoscaling:DetachInstances", "autoscaling:AttachInstances", "autoscaling:DeleteAutoScalingGroup":
+	case "autoscaling:UpdateAutoScalingGroup", "autoscaling:EnterStandby", "autoscaling:ExitStandby", "autoscaling:SuspendProcesses",
+		"autoscaling:ResumeProcesses",
+		"autoscaling:SetDesiredCapacity", "autoscaling:DetachInstances", "autoscaling:AttachInstances",
+		"autoscaling:DeleteAutoScalingGroup":
 		return []target{c.ofGroup(text(in, "AutoScalingGroupName"), nil)}
 	case "autoscaling:CreateOrUpdateTags", "autoscaling:DeleteTags":
 		for _, t := range items(in, "Tags") {
@@ -246,7 +248,8 @@ func (c *call) targetsElsewhere() (all []target) {
 }
 
 func (c *call) ofGroup(name string, tags []object) target {
-	t := target{arn: "arn:aws:autoscaling:" + c.s.Region + ":" + c.s.Account + ":autoScalingGroup:*:autoScalingGroupName/" + name, keys: asked(tags)}
+	t := target{arn: "arn:aws:autoscaling:" + c.s.Region + ":" + c.s.Account + ":autoScalingGroup:*:autoScalingGroupName/" +
+		name, keys: asked(tags)}
 	if g := c.s.store.Groups[name]; g != nil {
 		for _, tag := range g.Tags {
 			t.keys["aws:ResourceTag/"+tag.Key], t.keys["autoscaling:ResourceTag/"+tag.Key] = []string{tag.Value}, []string{tag.Value}
@@ -297,7 +300,8 @@ func (c *call) needRun(data object, template string) *apiError {
 		if arn := text(profile, "Arn"); name == "" {
 			name = arn[strings.LastIndex(arn, "/")+1:]
 		}
-		role := target{arn: "arn:aws:iam::" + c.s.Account + ":role/" + name, keys: map[string][]string{"iam:PassedToService": {"ec2.amazonaws.com"}}}
+		role := target{arn: "arn:aws:iam::" + c.s.Account + ":role/" + name,
+			keys: map[string][]string{"iam:PassedToService": {"ec2.amazonaws.com"}}}
 		if err := c.needOn("iam:PassRole", []target{role}); err != nil {
 			return err
 		}
@@ -316,7 +320,8 @@ func (c *call) needTags(action string, made []target) *apiError {
 
 // needTagsOfCall is that of the calls that make one kind of thing.
 func (c *call) needTagsOfCall() *apiError {
-	kind := map[string]string{"ec2:CreateSnapshot": "snapshot", "ec2:RegisterImage": "image", "ec2:CreateImage": "image", "ec2:CreateLaunchTemplate": "launch-template"}[c.name()]
+	kind := map[string]string{"ec2:CreateSnapshot": "snapshot", "ec2:RegisterImage": "image", "ec2:CreateImage": "image",
+		"ec2:CreateLaunchTemplate": "launch-template"}[c.name()]
 	if kind == "" {
 		return nil
 	}

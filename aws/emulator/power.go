@@ -91,7 +91,8 @@ func stopInstances(c *call) (object, *apiError) {
 		case i.RootType != "ebs":
 			return refuse("UnsupportedOperation", "The instance '%s' does not have an 'ebs' root device type and cannot be stopped.", i.ID)
 		case truth(i.Data, "DisableApiStop"):
-			return refuse("OperationNotPermitted", "The instance '%s' may not be stopped. Modify its 'disableApiStop' instance attribute and try again.", i.ID)
+			return refuse("OperationNotPermitted",
+				"The instance '%s' may not be stopped. Modify its 'disableApiStop' instance attribute and try again.", i.ID)
 		}
 		return nil
 	}
@@ -147,7 +148,8 @@ func rebootInstances(c *call) (object, *apiError) {
 func terminateInstances(c *call) (object, *apiError) {
 	check := func(i *instance) *apiError {
 		if truth(i.Data, "DisableApiTermination") {
-			return refuse("OperationNotPermitted", "The instance '%s' may not be terminated. Modify its 'disableApiTermination' instance attribute and try again.", i.ID)
+			return refuse("OperationNotPermitted",
+				"The instance '%s' may not be terminated. Modify its 'disableApiTermination' instance attribute and try again.", i.ID)
 		}
 		return nil
 	}

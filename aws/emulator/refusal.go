@@ -10,8 +10,9 @@ import (
 // taggable are the kinds of resource for which a call takes tags (EC2 API reference,
 // TagSpecifications of each).
 var taggable = map[string][]string{
-	"CreateSnapshot": {"snapshot"}, "RegisterImage": {"image", "snapshot"}, "CreateImage": {"image", "snapshot"}, "CreateLaunchTemplate": {"launch-template"},
-	"RunInstances": {"instance", "volume", "network-interface", "spot-instances-request", "elastic-gpu"},
+	"CreateSnapshot": {"snapshot"}, "RegisterImage": {"image", "snapshot"}, "CreateImage": {"image", "snapshot"},
+	"CreateLaunchTemplate": {"launch-template"},
+	"RunInstances":         {"instance", "volume", "network-interface", "spot-instances-request", "elastic-gpu"},
 }
 
 // Limits of tags (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Tags.html#tag-restrictions).
@@ -30,16 +31,19 @@ var listedIDs = map[string]struct {
 	ids   string
 	least int
 }{
-	"DescribeInstances": {"InstanceId", 5}, "DescribeInstanceStatus": {"InstanceId", 5}, "DescribeVolumes": {"VolumeId", 5}, "DescribeSnapshots": {"SnapshotId", 5},
-	"DescribeImages": {"ImageId", 1}, "DescribeTags": {"", 5}, "DescribeLaunchTemplates": {"", 1}, "DescribeLaunchTemplateVersions": {"", 1},
+	"DescribeInstances": {"InstanceId", 5}, "DescribeInstanceStatus": {"InstanceId", 5}, "DescribeVolumes": {"VolumeId", 5},
+	"DescribeSnapshots": {"SnapshotId", 5},
+	"DescribeImages":    {"ImageId", 1}, "DescribeTags": {"", 5}, "DescribeLaunchTemplates": {"", 1},
+	"DescribeLaunchTemplateVersions": {"", 1},
 }
 
 // wellFormed is an ID of EC2 (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/resource-ids.html).
 var wellFormed = regexp.MustCompile(`^[a-z]+-([0-9a-f]{8}|[0-9a-f]{17})$`)
 
 // malformed are the codes for an ID that none can have.
-var malformed = map[string]string{"InstanceId": "InvalidInstanceID.Malformed", "ImageId": "InvalidAMIID.Malformed", "SnapshotId": "InvalidSnapshotID.Malformed",
-	"VolumeId": "InvalidVolumeID.Malformed"}
+var malformed = map[string]string{"InstanceId": "InvalidInstanceID.Malformed", "ImageId": "InvalidAMIID.Malformed",
+	"SnapshotId": "InvalidSnapshotID.Malformed",
+	"VolumeId":   "InvalidVolumeID.Malformed"}
 
 // limited refuses what a service refuses for its form alone, whatever there is. Where no source
 // tells code and words, they are assumed, unverified on real AWS.
@@ -74,7 +78,8 @@ func (c *call) limitedEC2() *apiError {
 		}
 	}
 	if d := text(c.in, "Description"); len(d) > longestDescription {
-		return refuse("InvalidParameterValue", "Character sets beyond ASCII and descriptions of more than %d characters are not supported.", longestDescription)
+		return refuse("InvalidParameterValue", "Character sets beyond ASCII and descriptions of more than %d characters are not supported.",
+			longestDescription)
 	}
 	return nil
 }
@@ -94,7 +99,8 @@ func (c *call) limitedList() *apiError {
 	case l.ids != "" && len(texts(c.in, l.ids)) > 0:
 		return refuse("InvalidParameterCombination", "The parameter %s cannot be used with the parameter maxResults", lowered(l.ids))
 	case n < l.least || n > 1000:
-		return refuse("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid. Expecting a value between %d and 1000.", n, l.least)
+		return refuse("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid. Expecting a value between %d and 1000.",
+			n, l.least)
 	}
 	return nil
 }
@@ -138,7 +144,8 @@ func (s *Server) limitedDisk(m mapping) *apiError {
 	case m.Throughput > 0 && m.Type != "gp3":
 		return refuse("InvalidParameterCombination", "The parameter throughput is not supported for %s volumes.", m.Type)
 	case sn != nil && m.Size > 0 && m.Size < sn.Size:
-		return refuse("InvalidBlockDeviceMapping", "Volume of size %dGB is smaller than snapshot '%s', expect size >= %dGB", m.Size, sn.ID, sn.Size)
+		return refuse("InvalidBlockDeviceMapping", "Volume of size %dGB is smaller than snapshot '%s', expect size >= %dGB",
+			m.Size, sn.ID, sn.Size)
 	}
 	return nil
 }

@@ -65,8 +65,10 @@ func (s *Server) seed(in Group) {
 			{Number: 1, Value: in.Image, Type: "String", DataType: imageType, Modified: s.Clock.Now(), Checked: true}}}
 		in.Image = resolvePrefix + in.Parameter
 	}
-	g := &group{Name: in.Name, Order: s.store.Serial, Created: s.Clock.Now(), Min: in.Min, Max: cmp.Or(in.Max, in.Count+10), Desired: in.Count,
-		Suspended: map[string]string{}, Hooks: in.Hooks, Configuration: in.Configuration, Warm: in.Warm, WarmPool: in.WarmPool || in.Warm > 0}
+	g := &group{Name: in.Name, Order: s.store.Serial, Created: s.Clock.Now(), Min: in.Min,
+		Max: cmp.Or(in.Max, in.Count+10), Desired: in.Count,
+		Suspended: map[string]string{}, Hooks: in.Hooks, Configuration: in.Configuration, Warm: in.Warm,
+		WarmPool: in.WarmPool || in.Warm > 0}
 	for _, letter := range "abc"[:min(cmp.Or(in.Zones, 3), 3)] {
 		g.Zones, g.Subnets = append(g.Zones, s.Region+string(letter)), append(g.Subnets, "subnet-0"+string(letter))
 	}
@@ -109,7 +111,8 @@ func (s *Server) seed(in Group) {
 	maps.Copy(over, in.Override)
 	if in.Configuration != "" {
 		g.Template, g.Mixed = nil, nil
-		s.store.Configurations[in.Configuration] = &configuration{Name: in.Configuration, Image: in.Image, Type: text(t.Versions[1].Data, "InstanceType"), Created: g.Created}
+		s.store.Configurations[in.Configuration] = &configuration{Name: in.Configuration, Image: in.Image,
+			Type: text(t.Versions[1].Data, "InstanceType"), Created: g.Created}
 	}
 }
 
@@ -133,13 +136,15 @@ func (s *Server) ready(m *meta) { m.Visible, m.Tagged = m.Created, m.Created }
 
 // stockImage is an image of Amazon that a scenario's template names.
 func (s *Server) stockImage(in Group) string {
-	im := &image{meta: s.born("ami", nil), Name: fmt.Sprintf("amazon-eks-node-al2023-%s-%d", cmp.Or(in.Arch, "x86_64"), s.store.Serial), State: "available", Owner: "602401143452",
+	im := &image{meta: s.born("ami", nil), Name: fmt.Sprintf("amazon-eks-node-al2023-%s-%d", cmp.Or(in.Arch, "x86_64"), s.store.Serial),
+		State: "available", Owner: "602401143452",
 		Arch: cmp.Or(in.Arch, "x86_64"), Platform: in.Platform, ProductCode: in.ProductCode, RootDevice: "/dev/xvda", RootType: "ebs",
 		Fields: object{"EnaSupport": "true", "BootMode": "uefi-preferred", "ImdsSupport": "v2.0"}}
 	if in.InstanceStore {
 		im.RootType = "instance-store"
 	} else {
-		im.Mappings = []mapping{{Device: im.RootDevice, Snapshot: "snap-0" + im.ID[5:], Type: "gp3", Size: cmp.Or(in.DiskGB, 20), KMSKey: in.KMSKey}}
+		im.Mappings = []mapping{{Device: im.RootDevice, Snapshot: "snap-0" + im.ID[5:], Type: "gp3", Size: cmp.Or(in.DiskGB, 20),
+			KMSKey: in.KMSKey}}
 		if in.Second != "" {
 			im.Mappings = append(im.Mappings, mapping{Device: in.Second, Snapshot: "snap-1" + im.ID[5:], Type: "gp3", Size: 20})
 		}
@@ -153,7 +158,8 @@ func (in Group) templateData() object {
 	kind := map[bool]string{true: "m6g.large", false: "m6i.large"}[in.Arch == "arm64"]
 	user := cmp.Or(in.UserData, "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"B\"\n\n--B\nContent-Type: application/node.eks.aws\n\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\n--B--\n")
 	data := object{"ImageId": in.Image, "InstanceType": cmp.Or(in.Type, kind), "UserData": base64.StdEncoding.EncodeToString([]byte(user)),
-		"IamInstanceProfile": object{"Name": "nodes"}, "SecurityGroupId": []any{"sg-01"}, "MetadataOptions": object{"HttpTokens": "required", "HttpPutResponseHopLimit": "2"},
+		"IamInstanceProfile": object{"Name": "nodes"}, "SecurityGroupId": []any{"sg-01"},
+		"MetadataOptions":  object{"HttpTokens": "required", "HttpPutResponseHopLimit": "2"},
 		"TagSpecification": []any{object{"ResourceType": "instance", "Tag": []any{object{"Key": "Name", "Value": in.Name}}}}}
 	maps.Copy(data, in.Data)
 	return data

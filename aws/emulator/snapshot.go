@@ -40,13 +40,15 @@ func (c *call) showSnapshot(sn *snapshot) any {
 	case sn.State == "pending" && now > begun && sn.Ends > begun:
 		progress = strconv.FormatInt(min(99, 100*(now-begun)/(sn.Ends-begun)), 10) + "%"
 	}
-	return object{"snapshotId": sn.ID, "volumeId": sn.Volume, "status": sn.State, "statusMessage": sn.Why, "startTime": sn.Created, "progress": progress,
-		"ownerId": c.s.Account, "volumeSize": sn.Size, "description": sn.Description, "encrypted": sn.KMSKey != "", "kmsKeyId": sn.KMSKey,
+	return object{"snapshotId": sn.ID, "volumeId": sn.Volume, "status": sn.State, "statusMessage": sn.Why, "startTime": sn.Created,
+		"progress": progress,
+		"ownerId":  c.s.Account, "volumeSize": sn.Size, "description": sn.Description, "encrypted": sn.KMSKey != "", "kmsKeyId": sn.KMSKey,
 		"tagSet": tagList(sn.Tags), "storageTier": "standard"}
 }
 
 func describeSnapshots(c *call) (object, *apiError) {
-	return describe(c, c.s.store.Snapshots, texts(c.in, "SnapshotId"), noSnapshot, "snapshotSet", func(sn *snapshot) any { return c.showSnapshot(sn) })
+	return describe(c, c.s.store.Snapshots, texts(c.in, "SnapshotId"), noSnapshot, "snapshotSet",
+		func(sn *snapshot) any { return c.showSnapshot(sn) })
 }
 
 // createSnapshot copies a volume. It knows no client token: called twice it makes two, but not
@@ -62,7 +64,8 @@ func createSnapshot(c *call) (object, *apiError) {
 			continue
 		}
 		if since := c.now.Sub(other.Created); since < c.s.scale(rateOfSnapshots) {
-			return nil, refuse("SnapshotCreationPerVolumeRateExceeded", "The maximum per volume CreateSnapshot request rate has been exceeded. Use an increasing or variable sleep interval between requests.")
+			return nil, refuse("SnapshotCreationPerVolumeRateExceeded",
+				"The maximum per volume CreateSnapshot request rate has been exceeded. Use an increasing or variable sleep interval between requests.")
 		}
 		if other.State == "pending" {
 			waiting++

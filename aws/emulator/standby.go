@@ -183,7 +183,8 @@ func attachInstances(c *call) (object, *apiError) {
 	for _, i := range all {
 		i.Group = g.Name
 		i.Tags[groupNameTag] = g.Name
-		g.Members = append(g.Members, &member{ID: i.ID, State: inService, Health: "Healthy", Zone: i.Zone, Type: text(i.Data, "InstanceType"),
+		g.Members = append(g.Members, &member{ID: i.ID, State: inService, Health: "Healthy", Zone: i.Zone,
+			Type:     text(i.Data, "InstanceType"),
 			Template: i.Template, Name: c.s.templateName(i.Template), Version: i.Version})
 	}
 	g.Desired += len(all)

@@ -32,7 +32,8 @@ func (s *Server) Group(name string) (GroupState, bool) {
 	if g == nil {
 		return GroupState{}, false
 	}
-	out := GroupState{Desired: g.Desired, Min: g.Min, Max: g.Max, Suspended: slices.Sorted(maps.Keys(g.Suspended)), Tags: map[string]string{},
+	out := GroupState{Desired: g.Desired, Min: g.Min, Max: g.Max, Suspended: slices.Sorted(maps.Keys(g.Suspended)),
+		Tags:       map[string]string{},
 		Refreshing: len(g.Refreshes) > 0 && g.Refreshes[0] == "InProgress"}
 	for _, t := range g.Tags {
 		out.Tags[t.Key] = t.Value

@@ -55,7 +55,8 @@ type remembered struct {
 func newStore() *store {
 	return &store{
 		Instances: map[string]*instance{}, Volumes: map[string]*volume{}, Snapshots: map[string]*snapshot{}, Images: map[string]*image{},
-		Templates: map[string]*template{}, Groups: map[string]*group{}, Parameters: map[string]*parameter{}, Tokens: map[string]remembered{},
+		Templates: map[string]*template{}, Groups: map[string]*group{}, Parameters: map[string]*parameter{},
+		Tokens:    map[string]remembered{},
 		FreeNames: map[string]time.Time{}, Configurations: map[string]*configuration{},
 	}
 }

@@ -61,7 +61,8 @@ func (s *Server) findTemplate(spec object) (*template, *apiError) {
 			return t, nil
 		}
 	}
-	return nil, refuse("InvalidLaunchTemplateName.NotFoundException", "The specified launch template, with template name %s, does not exist.", name)
+	return nil, refuse("InvalidLaunchTemplateName.NotFoundException",
+		"The specified launch template, with template name %s, does not exist.", name)
 }
 
 func (s *Server) findVersion(spec object) (*template, *templateVersion, *apiError) {
@@ -77,7 +78,8 @@ func (s *Server) findVersion(spec object) (*template, *templateVersion, *apiErro
 }
 
 func noVersion(t *template, version string) *apiError {
-	return refuse("InvalidLaunchTemplateId.VersionNotFound", "Could not find the specified version %s for the launch template with ID %s.", version, t.ID)
+	return refuse("InvalidLaunchTemplateId.VersionNotFound", "Could not find the specified version %s for the launch template with ID %s.",
+		version, t.ID)
 }
 
 func (c *call) showTemplate(t *template) object {
@@ -94,7 +96,8 @@ func (c *call) showVersion(t *template, v *templateVersion) object {
 		}
 	}
 	return object{"launchTemplateId": t.ID, "launchTemplateName": t.Name, "versionNumber": v.Number, "versionDescription": v.Description,
-		"createTime": v.Created, "createdBy": c.who.ARN, "defaultVersion": v.Number == t.Default, "launchTemplateData": templateData(data, "")}
+		"createTime": v.Created, "createdBy": c.who.ARN, "defaultVersion": v.Number == t.Default,
+		"launchTemplateData": templateData(data, "")}
 }
 
 // setNames are lists whose element in a reply is not the lower-case name with "Set".
@@ -139,7 +142,8 @@ func (c *call) once() (id string, err *apiError) {
 	}
 	r, ok := c.s.store.Tokens[c.action+token]
 	if ok && r.Digest != c.digest() {
-		return "", refuse("IdempotentParameterMismatch", "The client token you have provided is associated with a resource that is already deleted or has different parameters.")
+		return "", refuse("IdempotentParameterMismatch",
+			"The client token you have provided is associated with a resource that is already deleted or has different parameters.")
 	}
 	return r.ID, nil
 }

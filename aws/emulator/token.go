@@ -37,7 +37,8 @@ func (s *Server) authenticate(c *call) *apiError {
 		return nil
 	}
 	if key == "" {
-		return &apiError{Status: http.StatusForbidden, Code: "MissingAuthenticationToken", Message: "Request is missing Authentication Token"}
+		return &apiError{Status: http.StatusForbidden, Code: "MissingAuthenticationToken",
+			Message: "Request is missing Authentication Token"}
 	}
 	who, ok := s.identity(key)
 	if !ok {

@@ -69,8 +69,9 @@ type volume struct {
 }
 
 func (v *volume) fact(filter string) ([]string, bool) {
-	facts := map[string]string{"volume-id": v.ID, "snapshot-id": v.Snapshot, "attachment.instance-id": v.Instance, "availability-zone": v.Zone,
-		"size": strconv.Itoa(v.Size), "volume-type": v.Type, "encrypted": strconv.FormatBool(v.KMSKey != "")}
+	facts := map[string]string{"volume-id": v.ID, "snapshot-id": v.Snapshot, "attachment.instance-id": v.Instance,
+		"availability-zone": v.Zone,
+		"size":              strconv.Itoa(v.Size), "volume-type": v.Type, "encrypted": strconv.FormatBool(v.KMSKey != "")}
 	value, ok := facts[filter]
 	return []string{value}, ok
 }
@@ -119,16 +120,21 @@ func stateOf(state string) object { return object{"code": stateCodes[state], "na
 // show is an instance as DescribeInstances has it.
 func (c *call) show(i *instance) any {
 	mappings := each(i.Volumes, func(a attach) any {
-		return object{"deviceName": a.Device, "ebs": object{"volumeId": a.Volume, "status": "attached", "attachTime": i.Created, "deleteOnTermination": a.Delete}}
+		return object{"deviceName": a.Device, "ebs": object{"volumeId": a.Volume, "status": "attached", "attachTime": i.Created,
+			"deleteOnTermination": a.Delete}}
 	})
 	o := object{
-		"instanceId": i.ID, "imageId": i.Image, "instanceState": stateOf(i.State), "privateDnsName": i.dns() + "." + c.s.Region + ".compute.internal",
-		"reason": i.Why, "keyName": text(i.Data, "KeyName"), "amiLaunchIndex": 0, "instanceType": text(i.Data, "InstanceType"), "launchTime": i.Created,
+		"instanceId": i.ID, "imageId": i.Image, "instanceState": stateOf(i.State), "privateDnsName": i.dns() + "." + c.s.Region +
+			".compute.internal",
+		"reason": i.Why, "keyName": text(i.Data, "KeyName"), "amiLaunchIndex": 0, "instanceType": text(i.Data, "InstanceType"),
+		"launchTime": i.Created,
 		"placement":  object{"availabilityZone": i.Zone, "groupName": text(i.Data, "Placement", "GroupName"), "tenancy": "default"},
 		"monitoring": object{"state": "disabled"}, "subnetId": i.Subnet, "vpcId": "vpc-0e0e0e0e0e0e0e0e0", "privateIpAddress": i.IP,
 		"architecture": i.Arch, "rootDeviceType": i.RootType, "rootDeviceName": i.RootDevice, "blockDeviceMapping": mappings,
-		"virtualizationType": "hvm", "hypervisor": "xen", "enaSupport": true, "ebsOptimized": truth(i.Data, "EbsOptimized"), "tagSet": tagList(i.Tags),
-		"platformDetails": cmp.Or(i.Platform, "Linux/UNIX"), "usageOperation": usage(i.Platform), "instanceLifecycle": i.lifecycle(), "clientToken": text(i.Data, "ClientToken"),
+		"virtualizationType": "hvm", "hypervisor": "xen", "enaSupport": true, "ebsOptimized": truth(i.Data, "EbsOptimized"),
+		"tagSet":          tagList(i.Tags),
+		"platformDetails": cmp.Or(i.Platform, "Linux/UNIX"), "usageOperation": usage(i.Platform), "instanceLifecycle": i.lifecycle(),
+		"clientToken": text(i.Data, "ClientToken"),
 		"metadataOptions": object{"state": "applied", "httpTokens": cmp.Or(text(i.Data, "MetadataOptions", "HttpTokens"), "required"),
 			"httpPutResponseHopLimit": cmp.Or(text(i.Data, "MetadataOptions", "HttpPutResponseHopLimit"), "2"), "httpEndpoint": "enabled",
 			"instanceMetadataTags": cmp.Or(text(i.Data, "MetadataOptions", "InstanceMetadataTags"), "disabled")},
@@ -138,7 +144,8 @@ func (c *call) show(i *instance) any {
 		o["platform"] = "windows"
 	}
 	if profile := part(i.Data, "IamInstanceProfile"); profile != nil {
-		o["iamInstanceProfile"] = object{"arn": cmp.Or(text(profile, "Arn"), "arn:aws:iam::"+c.s.Account+":instance-profile/"+text(profile, "Name"))}
+		o["iamInstanceProfile"] = object{"arn": cmp.Or(text(profile, "Arn"), "arn:aws:iam::"+c.s.Account+":instance-profile/"+
+			text(profile, "Name"))}
 	}
 	if i.ProductCode != "" {
 		o["productCodes"] = []any{object{"productCode": i.ProductCode, "type": "marketplace"}}
@@ -177,7 +184,8 @@ func describeInstanceStatus(c *call) (object, *apiError) {
 	}
 	return paged(c, found, "instanceStatusSet", func(i *instance) any {
 		ok := object{"status": map[bool]string{true: "ok", false: "not-applicable"}[i.State == running]}
-		return object{"instanceId": i.ID, "availabilityZone": i.Zone, "instanceState": stateOf(i.State), "systemStatus": ok, "instanceStatus": ok}
+		return object{"instanceId": i.ID, "availabilityZone": i.Zone, "instanceState": stateOf(i.State), "systemStatus": ok,
+			"instanceStatus": ok}
 	})
 }
 
@@ -192,7 +200,8 @@ func (c *call) instance(id string) (*instance, *apiError) {
 // attributes are those of DescribeInstanceAttribute that have one value, and their names in a
 // launch template.
 var attributes = map[string]string{"instanceInitiatedShutdownBehavior": "InstanceInitiatedShutdownBehavior",
-	"disableApiTermination": "DisableApiTermination", "disableApiStop": "DisableApiStop", "userData": "UserData", "instanceType": "InstanceType"}
+	"disableApiTermination": "DisableApiTermination", "disableApiStop": "DisableApiStop", "userData": "UserData",
+	"instanceType": "InstanceType"}
 
 func describeInstanceAttribute(c *call) (object, *apiError) {
 	i, err := c.instance(text(c.in, "InstanceId"))
@@ -241,7 +250,8 @@ func describeVolumes(c *call) (object, *apiError) {
 		return refuse("InvalidVolume.NotFound", "The volume '%s' does not exist.", id)
 	}
 	return describe(c, c.s.store.Volumes, texts(c.in, "VolumeId"), missing, "volumeSet", func(v *volume) any {
-		o := object{"volumeId": v.ID, "size": v.Size, "snapshotId": v.Snapshot, "availabilityZone": v.Zone, "status": "in-use", "createTime": v.Created,
+		o := object{"volumeId": v.ID, "size": v.Size, "snapshotId": v.Snapshot, "availabilityZone": v.Zone, "status": "in-use",
+			"createTime": v.Created,
 			"volumeType": v.Type, "encrypted": v.KMSKey != "", "kmsKeyId": v.KMSKey, "tagSet": tagList(v.Tags)}
 		if v.Iops > 0 {
 			o["iops"] = v.Iops
@@ -252,7 +262,8 @@ func describeVolumes(c *call) (object, *apiError) {
 		if i := c.s.store.Instances[v.Instance]; i != nil {
 			for _, a := range i.Volumes {
 				if a.Volume == v.ID {
-					o["attachmentSet"] = []any{object{"volumeId": v.ID, "instanceId": i.ID, "device": a.Device, "status": "attached", "attachTime": v.Created, "deleteOnTermination": a.Delete}}
+					o["attachmentSet"] = []any{object{"volumeId": v.ID, "instanceId": i.ID, "device": a.Device, "status": "attached",
+						"attachTime": v.Created, "deleteOnTermination": a.Delete}}
 				}
 			}
 		} else {

@@ -128,8 +128,9 @@ func (s *Server) State() []StateEntry {
 	defer s.mu.Unlock()
 	listed := []StateEntry{}
 	for _, r := range s.store.current {
-		e := StateEntry{ID: r.id, Type: r.kind.name, Document: clone(r.doc), Hidden: r.hidden, Operation: r.op, CustomDataHash: hash(r.custom),
-			UserDataHash: hash(r.user), Files: copyFiles(r.files), Facts: clone(r.facts)}
+		e := StateEntry{ID: r.id, Type: r.kind.name, Document: clone(r.doc), Hidden: r.hidden, Operation: r.op,
+			CustomDataHash: hash(r.custom),
+			UserDataHash:   hash(r.user), Files: copyFiles(r.files), Facts: clone(r.facts)}
 		for name := range r.secrets {
 			e.Protected = append(e.Protected, name)
 		}

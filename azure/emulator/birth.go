@@ -23,11 +23,13 @@ func (c *call) birth() *apiError {
 	case os == nil:
 		return refuse(http.StatusBadRequest, "InvalidParameter", "Required parameter 'osProfile' is missing (null).")
 	case linux != nil && !truth(linux, "disablePasswordAuthentication") && text(os, "adminPassword") == "":
-		return refuse(http.StatusBadRequest, "InvalidParameter", "Authentication using either SSH or by user name and password must be enabled in Linux profile.")
+		return refuse(http.StatusBadRequest, "InvalidParameter",
+			"Authentication using either SSH or by user name and password must be enabled in Linux profile.")
 	case text(os, "computerNamePrefix") == "":
 		return refuse(http.StatusBadRequest, "InvalidParameter", "Required parameter 'osProfile.computerNamePrefix' is missing (null).")
 	case has(c.body, "properties", "zoneBalance") && len(zones) < 2:
-		return refuse(http.StatusBadRequest, "InvalidParameter", "The property 'zoneBalance' can be set only where several zones are given.")
+		return refuse(http.StatusBadRequest, "InvalidParameter",
+			"The property 'zoneBalance' can be set only where several zones are given.")
 	}
 	return c.shared(vm)
 }
@@ -45,7 +47,8 @@ func (c *call) shared(vm object) *apiError {
 	}
 	for _, id := range gatewayPools(vm) {
 		if other := gateways[key(id)]; other != "" {
-			return refuse(http.StatusBadRequest, "InvalidParameter", "Multiple scale sets cannot use the same application gateway: '%s' uses it.", other)
+			return refuse(http.StatusBadRequest, "InvalidParameter",
+				"Multiple scale sets cannot use the same application gateway: '%s' uses it.", other)
 		}
 	}
 	return nil

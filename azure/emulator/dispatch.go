@@ -21,7 +21,8 @@ func (s *Server) answer(c *call) reply {
 	}
 	if len(c.raw) > 0 && c.r.Method != http.MethodGet {
 		if err := json.Unmarshal(c.raw, &c.body); err != nil {
-			return failed(http.StatusBadRequest, "InvalidRequestContent", "The request content was invalid and could not be deserialized: '%s'.", err)
+			return failed(http.StatusBadRequest, "InvalidRequestContent",
+				"The request content was invalid and could not be deserialized: '%s'.", err)
 		}
 	}
 	return s.run(c)

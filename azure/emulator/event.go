@@ -29,7 +29,8 @@ func (s *Server) ScheduleEvent(instanceID, eventType string, notice time.Duratio
 	q.incarnation++
 	id := identifier()
 	q.events = append(q.events, object{"EventId": id, "EventType": eventType, "ResourceType": "VirtualMachine", "Resources": []any{i.Name},
-		"EventStatus": "Scheduled", "NotBefore": s.Clock.Now().Add(notice).UTC().Format(http.TimeFormat), "Description": "", "EventSource": "Platform", "DurationInSeconds": -1})
+		"EventStatus": "Scheduled", "NotBefore": s.Clock.Now().Add(notice).UTC().Format(http.TimeFormat), "Description": "",
+		"EventSource": "Platform", "DurationInSeconds": -1})
 	return id
 }
 

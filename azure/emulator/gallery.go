@@ -74,7 +74,8 @@ func putGallery(c *call) reply {
 	}
 	for _, other := range c.t.children("/subscriptions/"+c.rt.subscription, c.target.kind) {
 		if fold(other.name(), name) {
-			return failed(http.StatusConflict, "Conflict", "The gallery name '%s' is already used in this subscription by '%s'.", name, other.id)
+			return failed(http.StatusConflict, "Conflict", "The gallery name '%s' is already used in this subscription by '%s'.",
+				name, other.id)
 		}
 	}
 	r := c.create()
@@ -91,8 +92,9 @@ func (c *call) updateOf(old *resource, latency time.Duration, fixed []string) re
 	for _, name := range fixed {
 		sent, was := dig(c.body, "properties", name), dig(old.doc, "properties", name)
 		if sent != nil && !covers(was, sent) {
-			return failed(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s.properties.%s' is not allowed.", map[string]string{
-				"images": "galleryImage", "versions": "galleryImageVersion", "galleries": "gallery"}[prefix], name)
+			return failed(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s.properties.%s' is not allowed.",
+				map[string]string{
+					"images": "galleryImage", "versions": "galleryImageVersion", "galleries": "gallery"}[prefix], name)
 		}
 	}
 	r := c.t.edit(old.id)
@@ -164,7 +166,8 @@ func putDefinition(c *call) reply {
 		return notFound(c, parent(c.target.id))
 	}
 	if old := c.t.get(c.target.id); old != nil {
-		return c.updateOf(old, c.s.delays.Definition, []string{"identifier", "osType", "osState", "hyperVGeneration", "architecture", "features", "purchasePlan"})
+		return c.updateOf(old, c.s.delays.Definition, []string{"identifier", "osType", "osState", "hyperVGeneration", "architecture",
+			"features", "purchasePlan"})
 	}
 	if err := c.checkDefinition(gallery); err != nil {
 		return reply{err: err}
@@ -189,7 +192,8 @@ func putDefinition(c *call) reply {
 
 func (c *call) checkDefinition(gallery *resource) *apiError {
 	name := c.rt.names[1]
-	publisher, offer, sku := text(c.body, "properties", "identifier", "publisher"), text(c.body, "properties", "identifier", "offer"), text(c.body, "properties", "identifier", "sku")
+	publisher, offer, sku := text(c.body, "properties", "identifier", "publisher"), text(c.body, "properties", "identifier", "offer"),
+		text(c.body, "properties", "identifier", "sku")
 	bad := func(what, value string) *apiError {
 		return refuse(http.StatusBadRequest, "InvalidParameter", "The value '%s' of parameter '%s' is invalid.", value, what)
 	}
@@ -213,10 +217,12 @@ func (c *call) checkDefinition(gallery *resource) *apiError {
 		return refuse(http.StatusBadRequest, "InvalidParameter", "Architecture 'Arm64' requires Hyper-V generation 'V2'.")
 	}
 	for _, other := range c.t.children(gallery.id, c.target.kind) {
-		if fold(text(other.doc, "properties", "identifier", "publisher"), publisher) && fold(text(other.doc, "properties", "identifier", "offer"), offer) &&
+		if fold(text(other.doc, "properties", "identifier", "publisher"), publisher) &&
+			fold(text(other.doc, "properties", "identifier", "offer"), offer) &&
 			fold(text(other.doc, "properties", "identifier", "sku"), sku) {
 			return refuse(http.StatusConflict, "Conflict",
-				"The gallery image identifier (publisher '%s', offer '%s', sku '%s') is already used by '%s' in the gallery.", publisher, offer, sku, other.name())
+				"The gallery image identifier (publisher '%s', offer '%s', sku '%s') is already used by '%s' in the gallery.", publisher,
+				offer, sku, other.name())
 		}
 	}
 	return nil

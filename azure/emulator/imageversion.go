@@ -65,7 +65,8 @@ func putVersion(c *call) reply {
 		set(r.doc, mode, "properties", "publishingProfile", "replicationMode")
 	}
 	r.setState("Creating")
-	return reply{status: http.StatusCreated, shows: r.id, op: c.buildOperation(r, source, definition, c.laterRefusal(r, source, definition))}
+	return reply{status: http.StatusCreated, shows: r.id,
+		op: c.buildOperation(r, source, definition, c.laterRefusal(r, source, definition))}
 }
 
 // laterRefusal is what the service finds out only when it builds a version, which
@@ -77,7 +78,8 @@ func (c *call) laterRefusal(r, source, definition *resource) *apiError {
 	has, wants := text(source.doc, "properties", "hyperVGeneration"), text(definition.doc, "properties", "hyperVGeneration")
 	if has != "" && wants != "" && !fold(has, wants) && !c.s.TolerateGeneration {
 		return refuse(http.StatusConflict, "Conflict",
-			"The resource '%s' has a different Hypervisor generation ['%s'] than the parent gallery image '%s' ['%s'].", source.id, has, definition.id, wants)
+			"The resource '%s' has a different Hypervisor generation ['%s'] than the parent gallery image '%s' ['%s'].", source.id, has,
+			definition.id, wants)
 	}
 	return nil
 }
@@ -172,11 +174,13 @@ func (c *call) checkVersion(definition *resource) (*resource, *apiError) {
 		id = text(c.body, "properties", "storageProfile", "source", "id")
 	}
 	if id == "" {
-		return nil, refuse(http.StatusBadRequest, "InvalidParameter", "Required parameter 'storageProfile.osDiskImage.source.id' is missing (null).")
+		return nil, refuse(http.StatusBadRequest, "InvalidParameter",
+			"Required parameter 'storageProfile.osDiskImage.source.id' is missing (null).")
 	}
 	source := c.t.get(id)
 	if source == nil || source.hidden || source.files == nil || source.kind.name == disks && text(source.doc, "managedBy") != "" {
-		return nil, refuse(http.StatusNotFound, "ResourceNotFound", "The source '%s' of the image version was not found or cannot be used.", id)
+		return nil, refuse(http.StatusNotFound, "ResourceNotFound", "The source '%s' of the image version was not found or cannot be used.",
+			id)
 	}
 	return source, c.checkSource(definition, source)
 }
@@ -184,19 +188,24 @@ func (c *call) checkVersion(definition *resource) (*resource, *apiError) {
 // checkSource compares what a version is built from with its definition.
 func (c *call) checkSource(definition, source *resource) *apiError {
 	if source.state() != "Succeeded" {
-		return refuse(http.StatusConflict, "OperationNotAllowed", "The source '%s' is not ready: its provisioning state is '%s'.", source.id, source.state())
+		return refuse(http.StatusConflict, "OperationNotAllowed", "The source '%s' is not ready: its provisioning state is '%s'.",
+			source.id, source.state())
 	}
 	if !sameRegion(source.location(), text(c.body, "location")) {
-		return refuse(http.StatusBadRequest, "InvalidParameter", "The source '%s' is in %s; it must be in the location of the image version, %s.", source.id, source.location(), text(c.body, "location"))
+		return refuse(http.StatusBadRequest, "InvalidParameter",
+			"The source '%s' is in %s; it must be in the location of the image version, %s.", source.id, source.location(),
+			text(c.body, "location"))
 	}
 	if source.kind.name == snapshots && feature(definition, "SecurityType") == "TrustedLaunchSupported" {
 		// hashicorp/packer-plugin-azure#304
 		return refuse(http.StatusBadRequest, "InvalidParameter",
 			"The security type 'TrustedLaunchSupported' is not supported for the source id '%s'. Currently only Vhd Blob, User Image and Gallery Image Version sources are supported.", source.id)
 	}
-	if arch := text(source.doc, "properties", "supportedCapabilities", "architecture"); arch != "" && !fold(arch, text(definition.doc, "properties", "architecture")) {
+	if arch := text(source.doc, "properties", "supportedCapabilities", "architecture"); arch != "" &&
+		!fold(arch, text(definition.doc, "properties", "architecture")) {
 		return refuse(http.StatusConflict, "InvalidParameter",
-			"The resource '%s' has a different architecture ['%s'] than the parent gallery image '%s' ['%s'].", source.id, arch, definition.id, text(definition.doc, "properties", "architecture"))
+			"The resource '%s' has a different architecture ['%s'] than the parent gallery image '%s' ['%s'].", source.id, arch,
+			definition.id, text(definition.doc, "properties", "architecture"))
 	}
 	return nil
 }
@@ -220,16 +229,19 @@ func (c *call) updateVersion(old *resource) reply {
 	if properties := part(c.body, "properties"); properties != nil && part(properties, "storageProfile") == nil {
 		// Required by the type; that the service insists, and how it says so, is assumed,
 		// unverified on real Azure.
-		return failed(http.StatusBadRequest, "InvalidParameter", "Required parameter 'galleryImageVersion.properties.storageProfile' is missing (null).")
+		return failed(http.StatusBadRequest, "InvalidParameter",
+			"Required parameter 'galleryImageVersion.properties.storageProfile' is missing (null).")
 	}
 	if source := text(c.body, "properties", "storageProfile", "osDiskImage", "source", "id"); source != "" &&
 		!fold(source, text(old.doc, "properties", "storageProfile", "osDiskImage", "source", "id")) {
-		return failed(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property 'galleryImageVersion.properties.storageProfile.osDiskImage.source.id' is not allowed.")
+		return failed(http.StatusConflict, "PropertyChangeNotAllowed",
+			"Changing property 'galleryImageVersion.properties.storageProfile.osDiskImage.source.id' is not allowed.")
 	}
 	for _, fixed := range []string{"replicationMode", "storageAccountType"} {
 		sent := text(c.body, "properties", "publishingProfile", fixed)
 		if sent != "" && sent != text(old.doc, "properties", "publishingProfile", fixed) {
-			return failed(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property 'galleryImageVersion.properties.publishingProfile.%s' is not allowed.", fixed)
+			return failed(http.StatusConflict, "PropertyChangeNotAllowed",
+				"Changing property 'galleryImageVersion.properties.publishingProfile.%s' is not allowed.", fixed)
 		}
 	}
 	if err := c.checkRegions(old); err != nil {
@@ -310,11 +322,14 @@ func deleteVersion(c *call) reply {
 	if err := busy(r); err != nil {
 		return reply{err: err}
 	}
-	if end := text(r.doc, "properties", "publishingProfile", "endOfLifeDate"); end > stamp(c.now) && truth(r.doc, "properties", "safetyProfile", "blockDeletionBeforeEndOfLife") {
-		return failed(http.StatusConflict, "DeleteGalleryImageVersionBlockedBeforeEndOfLife", "The image version '%s' cannot be deleted before its end of life %s.", r.id, end)
+	if end := text(r.doc, "properties", "publishingProfile", "endOfLifeDate"); end > stamp(c.now) &&
+		truth(r.doc, "properties", "safetyProfile", "blockDeletionBeforeEndOfLife") {
+		return failed(http.StatusConflict, "DeleteGalleryImageVersionBlockedBeforeEndOfLife",
+			"The image version '%s' cannot be deleted before its end of life %s.", r.id, end)
 	}
 	rep := c.removal(r, galleryFamily, c.s.delays.DeleteVersion)
-	if gallery := c.t.get(parent(parent(r.id))); c.r.URL.Query().Get("bypassSoftDelete") != "true" && truth(gallery.doc, "properties", "softDeletePolicy", "isSoftDeleteEnabled") {
+	if gallery := c.t.get(parent(parent(r.id))); c.r.URL.Query().Get("bypassSoftDelete") != "true" &&
+		truth(gallery.doc, "properties", "softDeletePolicy", "isSoftDeleteEnabled") {
 		rep.op.work, rep.op.finish = nil, func(t *tx) *apiError { t.softDelete(r.id); return nil }
 	}
 	return rep

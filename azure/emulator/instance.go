@@ -74,7 +74,8 @@ func (t *tx) bear(r, pool *resource, im image) {
 		t.remove(old)
 	}
 	rt, _ := parse(pool.id)
-	name := strings.ReplaceAll(text(r.doc, "name")+"_"+text(r.doc, "name"), "-", "_") + "_OsDisk_1_" + strings.ReplaceAll(identifier(), "-", "")
+	name := strings.ReplaceAll(text(r.doc, "name")+"_"+text(r.doc, "name"), "-", "_") + "_OsDisk_1_" +
+		strings.ReplaceAll(identifier(), "-", "")
 	diskID := rt.groupID() + "/providers/" + disks + "/" + name
 	model := part(profile, "storageProfile", "osDisk")
 	os := clone(model)
@@ -102,10 +103,13 @@ func (t *tx) bear(r, pool *resource, im image) {
 	r.facts["disk"], r.facts["image"] = diskID, im.id
 	r.custom, r.user = pool.custom, pool.user
 	r.facts["customDataHash"] = hash(pool.custom)
-	t.put(&resource{id: diskID, kind: t.s.kinds[key(disks)], created: t.now, hidden: !isFlexible(pool), files: copyFiles(im.files), facts: object{"instance": r.id},
+	t.put(&resource{id: diskID, kind: t.s.kinds[key(disks)], created: t.now, hidden: !isFlexible(pool), files: copyFiles(im.files),
+		facts: object{"instance": r.id},
 		doc: object{"id": diskID, "name": name, "type": disks, "location": pool.location(), "managedBy": r.id,
-			"sku": object{"name": "Premium_LRS", "tier": "Premium"}, "properties": object{"osType": poolOS(pool), "hyperVGeneration": text(r.facts, "generation"),
-				"diskSizeGB": gigabytes(model), "encryption": encrypted(model), "diskState": "Attached", "provisioningState": "Succeeded", "timeCreated": stamp(t.now), "uniqueId": identifier()}}})
+			"sku": object{"name": "Premium_LRS", "tier": "Premium"},
+			"properties": object{"osType": poolOS(pool), "hyperVGeneration": text(r.facts, "generation"),
+				"diskSizeGB": gigabytes(model), "encryption": encrypted(model), "diskState": "Attached", "provisioningState": "Succeeded",
+				"timeCreated": stamp(t.now), "uniqueId": identifier()}}})
 	t.extend(r, pool)
 }
 
@@ -134,8 +138,10 @@ func (t *tx) extend(r, pool *resource) {
 		installed["location"] = pool.location()
 		set(installed, "Succeeded", "properties", "provisioningState")
 		resources = append(resources, installed)
-		views = append(views, object{"name": text(e, "name"), "type": text(e, "properties", "publisher") + "." + text(e, "properties", "type"),
-			"typeHandlerVersion": text(e, "properties", "typeHandlerVersion"), "statuses": array(status("ProvisioningState/succeeded", t.now))})
+		views = append(views, object{"name": text(e, "name"), "type": text(e, "properties", "publisher") + "." +
+			text(e, "properties", "type"),
+			"typeHandlerVersion": text(e, "properties", "typeHandlerVersion"),
+			"statuses":           array(status("ProvisioningState/succeeded", t.now))})
 	}
 	delete(r.doc, "resources")
 	if resources != nil {
@@ -198,7 +204,8 @@ func setPower(r *resource, code string, now time.Time) {
 			"displayStatus": "Ready", "message": "Guest Agent is running", "time": stamp(now)})}
 	}
 	view["vmAgent"] = agent
-	view["disks"] = array(object{"name": text(r.doc, "properties", "storageProfile", "osDisk", "name"), "statuses": array(status("ProvisioningState/succeeded", now))})
+	view["disks"] = array(object{"name": text(r.doc, "properties", "storageProfile", "osDisk", "name"),
+		"statuses": array(status("ProvisioningState/succeeded", now))})
 	provisioning := strings.ToLower(r.state())
 	if failure := text(r.facts, "failure"); failure != "" && provisioning == "failed" {
 		provisioning += "/" + failure

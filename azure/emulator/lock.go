@@ -90,7 +90,8 @@ func (c *call) locked(scope string) *apiError {
 		}
 		what := map[bool]string{true: "write", false: "delete"}[c.r.Method != http.MethodDelete]
 		return refuse(http.StatusConflict, "ScopeLocked",
-			"The scope '%s' cannot perform %s operation because following scope(s) are locked: '%s'. Please remove the lock and try again.", scope, what, lockScope(r))
+			"The scope '%s' cannot perform %s operation because following scope(s) are locked: '%s'. Please remove the lock and try again.",
+			scope, what, lockScope(r))
 	}
 	return nil
 }

@@ -149,7 +149,8 @@ func (s *Server) Extensions(instanceID string) []Extension {
 	for _, e := range items(r.doc, "resources") {
 		name := text(e, "name")
 		listed = append(listed, Extension{Name: name, Publisher: text(e, "properties", "publisher"), Type: text(e, "properties", "type"),
-			Version: text(e, "properties", "typeHandlerVersion"), Settings: clone(part(e, "properties", "settings")), ProtectedSettings: clone(secrets[key(name)])})
+			Version: text(e, "properties", "typeHandlerVersion"), Settings: clone(part(e, "properties", "settings")),
+			ProtectedSettings: clone(secrets[key(name)])})
 	}
 	return listed
 }

@@ -47,7 +47,8 @@ func (g *guest) imds(answer func(http.ResponseWriter, *http.Request, Instance)) 
 			sendJSON(w, http.StatusBadRequest, object{"error": "Bad request. Requests with the X-Forwarded-For header are not served"})
 			return
 		case len(version) < len("2017-04-02") || strings.Count(version, "-") < 2:
-			sendJSON(w, http.StatusBadRequest, object{"error": "Bad request. api-version is invalid or was not specified in the request. For more information refer to aka.ms/azureimds",
+			sendJSON(w, http.StatusBadRequest, object{
+				"error":           "Bad request. api-version is invalid or was not specified in the request. For more information refer to aka.ms/azureimds",
 				"newest-versions": newestMetadata})
 			return
 		}
@@ -77,7 +78,8 @@ func sendJSON(w http.ResponseWriter, status int, body any) {
 func (g *guest) token(w http.ResponseWriter, r *http.Request, _ Instance) {
 	q := r.URL.Query()
 	if q.Get("resource") == "" {
-		sendJSON(w, http.StatusBadRequest, object{"error": "invalid_request", "error_description": "Required query variable 'resource' is missing"})
+		sendJSON(w, http.StatusBadRequest, object{"error": "invalid_request",
+			"error_description": "Required query variable 'resource' is missing"})
 		return
 	}
 	who, ok := g.s.managed(q)
@@ -87,7 +89,8 @@ func (g *guest) token(w http.ResponseWriter, r *http.Request, _ Instance) {
 	}
 	// The client's clock judges these, so they follow the wall clock as the token does.
 	expires := WallClock{}.Now().Unix() + tokenLifetime
-	sendJSON(w, http.StatusOK, object{"access_token": g.s.mint(who, q.Get("resource")), "client_id": who.ClientID, "expires_in": decimal(tokenLifetime),
+	sendJSON(w, http.StatusOK, object{"access_token": g.s.mint(who, q.Get("resource")), "client_id": who.ClientID,
+		"expires_in": decimal(tokenLifetime),
 		"expires_on": decimal(int(expires)), "ext_expires_in": decimal(tokenLifetime), "not_before": decimal(int(expires) - tokenLifetime),
 		"resource": q.Get("resource"), "token_type": "Bearer"})
 }
@@ -119,7 +122,8 @@ func (g *guest) document(w http.ResponseWriter, r *http.Request, i Instance) {
 		return
 	}
 	if r.URL.Query().Get("format") != "text" {
-		sendJSON(w, http.StatusBadRequest, object{"error": "Bad request. The requested format is not supported for this endpoint: use format=text"})
+		sendJSON(w, http.StatusBadRequest, object{
+			"error": "Bad request. The requested format is not supported for this endpoint: use format=text"})
 		return
 	}
 	if strings.HasSuffix(path, "/userData") && r.URL.Query().Get("api-version") < "2021-01-01" {
@@ -183,14 +187,20 @@ func (s *Server) computeMetadata(i Instance) object {
 		"resourceId": i.ID, "resourceGroupName": i.ResourceGroup, "subscriptionId": i.SubscriptionID, "vmScaleSetName": pool,
 		"virtualMachineScaleSet": flexible, "tags": strings.Join(flat, ";"), "tagsList": list, "userData": i.UserData, "customData": "",
 		"osType": map[bool]string{true: "Windows", false: "Linux"}[i.Windows], "priority": map[bool]string{true: "Spot"}[i.Spot],
-		"offer": text(reference, "offer"), "publisher": text(reference, "publisher"), "sku": text(reference, "sku"), "version": i.ExactVersion,
-		"provider": "Microsoft.Compute", "platformFaultDomain": "0", "platformUpdateDomain": "0", "placementGroupId": "", "evictionPolicy": "",
-		"isHostCompatibilityLayerVm": "false", "licenseType": "", "plan": object{"name": "", "product": "", "publisher": ""}, "publicKeys": publicKeys(doc),
-		"osProfile":       object{"adminUsername": text(doc, "properties", "osProfile", "adminUsername"), "computerName": i.ComputerName, "disablePasswordAuthentication": "true"},
-		"securityProfile": object{"secureBootEnabled": bit(secure), "virtualTpmEnabled": bit(secure), "securityType": i.SecurityType, "encryptionAtHost": "false"},
+		"offer": text(reference, "offer"), "publisher": text(reference, "publisher"), "sku": text(reference, "sku"),
+		"version":  i.ExactVersion,
+		"provider": "Microsoft.Compute", "platformFaultDomain": "0", "platformUpdateDomain": "0", "placementGroupId": "",
+		"evictionPolicy":             "",
+		"isHostCompatibilityLayerVm": "false", "licenseType": "", "plan": object{"name": "", "product": "", "publisher": ""},
+		"publicKeys": publicKeys(doc),
+		"osProfile": object{"adminUsername": text(doc, "properties", "osProfile", "adminUsername"), "computerName": i.ComputerName,
+			"disablePasswordAuthentication": "true"},
+		"securityProfile": object{"secureBootEnabled": bit(secure), "virtualTpmEnabled": bit(secure), "securityType": i.SecurityType,
+			"encryptionAtHost": "false"},
 		"storageProfile": object{"dataDisks": []any{}, "imageReference": reference, "osDisk": object{
-			"name": text(doc, "properties", "storageProfile", "osDisk", "name"), "osType": "Linux", "createOption": "FromImage", "diskSizeGB": "30",
-			"caching": text(doc, "properties", "storageProfile", "osDisk", "caching"), "managedDisk": object{
+			"name": text(doc, "properties", "storageProfile", "osDisk", "name"), "osType": "Linux", "createOption": "FromImage",
+			"diskSizeGB": "30",
+			"caching":    text(doc, "properties", "storageProfile", "osDisk", "caching"), "managedDisk": object{
 				"id": text(doc, "properties", "storageProfile", "osDisk", "managedDisk", "id"), "storageAccountType": "Premium_LRS"}}},
 	}
 }

@@ -25,7 +25,8 @@ func (r *resource) hide(body object) *apiError {
 	unset(body, "properties", "virtualMachineProfile", "osProfile", "adminPassword")
 	if user, ok := profile["userData"].(string); ok { // "" deletes it (azure-cli#17223)
 		if raw, err := base64.StdEncoding.DecodeString(user); err != nil || len(raw) > 65535 {
-			e := refuse(http.StatusBadRequest, "InvalidParameter", "User data must be in Base64 encoding and with a maximum length of 87380 characters.")
+			e := refuse(http.StatusBadRequest, "InvalidParameter",
+				"User data must be in Base64 encoding and with a maximum length of 87380 characters.")
 			e.Target = "userData"
 			return e
 		}
@@ -104,7 +105,8 @@ func mergeModel(pool *resource, body object) *apiError {
 	stripReadOnly(body)
 	if location := text(body, "location"); location != "" && !sameRegion(location, pool.location()) {
 		return refuse(http.StatusConflict, "InvalidResourceLocation",
-			"The resource '%s' already exists in location '%s'. A resource with the same name cannot be created in location '%s'.", pool.name(), pool.location(), location)
+			"The resource '%s' already exists in location '%s'. A resource with the same name cannot be created in location '%s'.",
+			pool.name(), pool.location(), location)
 	}
 	delete(body, "location")
 	if reference := part(body, "properties", "virtualMachineProfile", "storageProfile", "imageReference"); reference != nil {
@@ -141,7 +143,8 @@ func checkModel(pool *resource) *apiError {
 			delete(pool.secrets, name)
 		}
 	}
-	if allow, ok := dig(pool.doc, "properties", "virtualMachineProfile", "osProfile", "allowExtensionOperations").(bool); ok && !allow && len(seen) > 0 {
+	if allow, ok := dig(pool.doc, "properties", "virtualMachineProfile", "osProfile", "allowExtensionOperations").(bool); ok &&
+		!allow && len(seen) > 0 {
 		return refuse(http.StatusConflict, "OperationNotAllowed", "Extensions are not allowed while allowExtensionOperations is false.")
 	}
 	if capacity, ok := number(pool.doc, "sku", "capacity"); ok && (capacity < 0 || capacity > 1000) {

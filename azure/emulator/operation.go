@@ -222,7 +222,8 @@ func busy(r *resource) *apiError {
 	if r == nil || r.op == "" {
 		return nil
 	}
-	return refuse(http.StatusConflict, "Conflict", "Conflict with concurrent request. Resource '%s' is being changed by another operation. Retry later.", r.name())
+	return refuse(http.StatusConflict, "Conflict",
+		"Conflict with concurrent request. Resource '%s' is being changed by another operation. Retry later.", r.name())
 }
 
 // announce puts the operation's URLs into a reply.

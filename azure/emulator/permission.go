@@ -230,7 +230,8 @@ func listPermissions(c *call) reply {
 	var listed []object
 	for _, r := range c.s.rolesOf(c.who) {
 		if within(c.target.id, r.Scope) {
-			listed = append(listed, object{"actions": texts(r.Actions), "notActions": texts(r.NotActions), "dataActions": []any{}, "notDataActions": []any{}})
+			listed = append(listed, object{"actions": texts(r.Actions), "notActions": texts(r.NotActions), "dataActions": []any{},
+				"notDataActions": []any{}})
 		}
 	}
 	return reply{status: http.StatusOK, body: object{"value": array(listed...)}}
@@ -251,7 +252,8 @@ func listDenyAssignments(c *call) reply {
 		listed = append(listed, object{"id": d.Scope + "/providers/Microsoft.Authorization/denyAssignments/" + name, "name": name,
 			"type": "Microsoft.Authorization/denyAssignments", "properties": object{
 				"denyAssignmentName": d.Name, "scope": d.Scope, "isSystemProtected": true, "doNotApplyToChildScopes": false,
-				"permissions":       array(object{"actions": texts(d.Actions), "notActions": texts(d.NotActions), "dataActions": []any{}, "notDataActions": []any{}}),
+				"permissions": array(object{"actions": texts(d.Actions), "notActions": texts(d.NotActions), "dataActions": []any{},
+					"notDataActions": []any{}}),
 				"principals":        array(object{"id": "00000000-0000-0000-0000-000000000000", "type": "SystemDefined"}),
 				"excludePrincipals": array(except...),
 			}})

@@ -45,7 +45,8 @@ func (c *call) disallowed(scope string) *apiError {
 			return machineError(err)
 		}
 		name := nameOf(c.target.id)
-		e := refuse(http.StatusForbidden, "RequestDisallowedByPolicy", "Resource '%s' was disallowed by policy. Policy identifiers: '%s'.", name, named)
+		e := refuse(http.StatusForbidden, "RequestDisallowedByPolicy", "Resource '%s' was disallowed by policy. Policy identifiers: '%s'.",
+			name, named)
 		e.Target = name
 		return e
 	}

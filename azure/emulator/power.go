@@ -72,7 +72,8 @@ func (c *call) change(rs []*resource, ch powerChange) reply {
 			return reply{err: err}
 		}
 		if r.state() == "Creating" || r.state() == "Deleting" {
-			return failed(http.StatusConflict, "OperationNotAllowed", "Operation '%s' is not allowed on VM '%s' since the VM is %s.", ch.name, r.name(), r.state())
+			return failed(http.StatusConflict, "OperationNotAllowed", "Operation '%s' is not allowed on VM '%s' since the VM is %s.",
+				ch.name, r.name(), r.state())
 		}
 		if ch.check != nil {
 			if err := ch.check(r); err != nil {
@@ -146,7 +147,8 @@ func (c *call) chosen() ([]*resource, *apiError) {
 			}
 		}
 		if hit == nil {
-			return nil, refuse(http.StatusBadRequest, "InvalidParameter", "The provided instanceId %v is not an active Virtual Machine Scale Set VM instanceId.", id)
+			return nil, refuse(http.StatusBadRequest, "InvalidParameter",
+				"The provided instanceId %v is not an active Virtual Machine Scale Set VM instanceId.", id)
 		}
 		found = append(found, hit)
 	}

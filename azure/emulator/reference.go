@@ -45,7 +45,8 @@ func (t *tx) resolveImage(pool *resource) (image, *apiError) {
 	}
 	rt, ok := parse(id)
 	if !ok || len(rt.types) < 2 || !fold(rt.types[0], "galleries") {
-		return image{}, refuse(http.StatusConflict, "OperationNotAllowed", "The Image type for a Virtual Machine Scale Set may not be changed.")
+		return image{}, refuse(http.StatusConflict, "OperationNotAllowed",
+			"The Image type for a Virtual Machine Scale Set may not be changed.")
 	}
 	if len(rt.names) == 2 {
 		latest := t.latest(id, pool.location())
@@ -60,7 +61,8 @@ func (t *tx) resolveImage(pool *resource) (image, *apiError) {
 // imageVersion checks that a gallery version can make instances of a scale set.
 func (t *tx) imageVersion(id string, pool *resource) (image, *apiError) {
 	v := t.get(id)
-	if v == nil || v.kind.name != imageVersions || v.state() == "Failed" || v.state() == "Creating" || v.state() == "Deleting" || !replicatedTo(v, pool.location()) {
+	if v == nil || v.kind.name != imageVersions || v.state() == "Failed" || v.state() == "Creating" || v.state() == "Deleting" ||
+		!replicatedTo(v, pool.location()) {
 		return image{}, notInRegion(id, pool.location())
 	}
 	d := t.get(parent(v.id))
@@ -81,7 +83,9 @@ func (im image) fits(pool *resource) *apiError {
 		return refuse(http.StatusConflict, "OperationNotAllowed",
 			"Cannot update Virtual Machine Scale Set %s as the current OS state of the VM Scale Set is Generalized which is different from the updated gallery image OS state which is Specialized.", pool.name())
 	case !fold(im.osType, poolOS(pool)):
-		return refuse(http.StatusConflict, "OperationNotAllowed", "Cannot update Virtual Machine Scale Set %s: its OS type %s differs from the gallery image's, %s.", pool.name(), poolOS(pool), im.osType)
+		return refuse(http.StatusConflict, "OperationNotAllowed",
+			"Cannot update Virtual Machine Scale Set %s: its OS type %s differs from the gallery image's, %s.", pool.name(),
+			poolOS(pool), im.osType)
 	case im.security == "TrustedLaunch" && !trusted:
 		return refuse(http.StatusBadRequest, "BadRequest",
 			"The provided gallery image only supports creation of VMs and VM Scale Sets with 'TrustedLaunch' security type.")
@@ -90,10 +94,12 @@ func (im image) fits(pool *resource) *apiError {
 			"The provided image does not support creation of VMs and VM Scale Sets with 'TrustedLaunch' security type.")
 	case im.generation != "" && text(pool.facts, "generation") != "" && im.generation != text(pool.facts, "generation"):
 		return refuse(http.StatusBadRequest, "BadRequest",
-			"The selected VM size '%s' cannot boot Hypervisor Generation '%s'.", text(pool.doc, "sku", "name"), strings.TrimPrefix(im.generation, "V"))
+			"The selected VM size '%s' cannot boot Hypervisor Generation '%s'.", text(pool.doc, "sku", "name"),
+			strings.TrimPrefix(im.generation, "V"))
 	case im.architecture != "" && text(pool.facts, "architecture") != "" && im.architecture != text(pool.facts, "architecture"):
 		return refuse(http.StatusBadRequest, "BadRequest",
-			"The VM size '%s' with architecture '%s' cannot boot an image of architecture '%s'.", text(pool.doc, "sku", "name"), text(pool.facts, "architecture"), im.architecture)
+			"The VM size '%s' with architecture '%s' cannot boot an image of architecture '%s'.", text(pool.doc, "sku", "name"),
+			text(pool.facts, "architecture"), im.architecture)
 	}
 	return im.fitsMachine(pool)
 }

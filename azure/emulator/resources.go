@@ -43,7 +43,8 @@ func resourceFilter(filter string) func(*resource) bool {
 	}
 	return func(r *resource) bool {
 		tag, tagged := part(r.doc, "tags")[wanted["tagname"]]
-		for field, has := range map[string]string{"resourcetype": r.kind.name, "name": r.name(), "location": r.location(), "tagvalue": fmt.Sprint(tag)} {
+		for field, has := range map[string]string{"resourcetype": r.kind.name, "name": r.name(), "location": r.location(),
+			"tagvalue": fmt.Sprint(tag)} {
 			if want, asked := wanted[field]; asked && !fold(want, has) {
 				return false
 			}
@@ -55,9 +56,11 @@ func resourceFilter(filter string) func(*resource) bool {
 // listLocations is what az account list-locations asks for.
 func listLocations(c *call) reply {
 	var listed []object
-	for _, l := range [][2]string{{"westeurope", "West Europe"}, {"northeurope", "North Europe"}, {"eastus", "East US"}, {"westus2", "West US 2"}} {
+	for _, l := range [][2]string{{"westeurope", "West Europe"}, {"northeurope", "North Europe"}, {"eastus", "East US"},
+		{"westus2", "West US 2"}} {
 		listed = append(listed, object{"id": "/subscriptions/" + c.rt.subscription + "/locations/" + l[0], "name": l[0], "type": "Region",
-			"displayName": l[1], "regionalDisplayName": l[1], "metadata": object{"regionType": "Physical", "regionCategory": "Recommended"}})
+			"displayName": l[1], "regionalDisplayName": l[1],
+			"metadata": object{"regionType": "Physical", "regionCategory": "Recommended"}})
 	}
 	return reply{status: http.StatusOK, body: object{"value": array(listed...)}}
 }
@@ -67,7 +70,8 @@ func listLocations(c *call) reply {
 func getProvider(c *call) reply {
 	var types []object
 	for _, name := range []string{scaleSets, virtualMachines, disks, snapshots, galleries, imageDefs, imageVersions, encryptionSets} {
-		types = append(types, object{"resourceType": name[strings.IndexByte(name, '/')+1:], "locations": []any{"West Europe"}, "apiVersions": []any{"2022-08-01"}})
+		types = append(types, object{"resourceType": name[strings.IndexByte(name, '/')+1:], "locations": []any{"West Europe"},
+			"apiVersions": []any{"2022-08-01"}})
 	}
 	return reply{status: http.StatusOK, body: object{"id": "/subscriptions/" + c.rt.subscription + "/providers/Microsoft.Compute",
 		"namespace": "Microsoft.Compute", "registrationState": "Registered", "resourceTypes": array(types...)}}
@@ -100,7 +104,8 @@ func showTags(r *resource) reply {
 	if tags == nil {
 		tags = object{}
 	}
-	return reply{status: http.StatusOK, body: object{"id": r.id + "/providers/" + tagsType + "/default", "name": "default", "type": tagsType,
+	return reply{status: http.StatusOK, body: object{"id": r.id + "/providers/" + tagsType + "/default",
+		"name": "default", "type": tagsType,
 		"properties": object{"tags": tags}}}
 }
 
@@ -144,10 +149,12 @@ func grantAccess(c *call) reply {
 	case r.state() != "Succeeded":
 		return failed(http.StatusConflict, "OperationNotAllowed", "The snapshot '%s' is not ready.", r.name())
 	case fold(text(r.doc, "properties", "networkAccessPolicy"), "DenyAll"):
-		return failed(http.StatusForbidden, "DiskAccessDenied", "Access to the snapshot '%s' is denied by its network access policy DenyAll.", r.name())
+		return failed(http.StatusForbidden, "DiskAccessDenied",
+			"Access to the snapshot '%s' is denied by its network access policy DenyAll.", r.name())
 	}
 	set(c.t.edit(r.id).doc, "ActiveSAS", "properties", "diskState")
-	return reply{status: http.StatusOK, body: object{"accessSAS": c.s.base(c.r) + "/md-" + derived("sas", r.id) + "/abcd?sv=2018-03-28&sr=b&sig=emulated"}}
+	return reply{status: http.StatusOK, body: object{"accessSAS": c.s.base(c.r) + "/md-" + derived("sas", r.id) +
+		"/abcd?sv=2018-03-28&sr=b&sig=emulated"}}
 }
 
 func revokeAccess(c *call) reply {

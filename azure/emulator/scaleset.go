@@ -173,7 +173,8 @@ func imageOf(pool *resource) object {
 
 // changedModel says whether instances made from now on differ from those made before.
 func (r *resource) changedModel(old *resource) bool {
-	return r.custom != old.custom || !same(part(r.doc, "properties", "virtualMachineProfile"), part(old.doc, "properties", "virtualMachineProfile"))
+	return r.custom != old.custom || !same(part(r.doc, "properties", "virtualMachineProfile"),
+		part(old.doc, "properties", "virtualMachineProfile"))
 }
 
 // modelOperation is the operation of a write on a scale set.

@@ -86,13 +86,16 @@ func (s *Server) Seed(sc Scenario) {
 	s.alter(func(t *tx) {
 		subscription := "/subscriptions/" + sc.Subscription
 		if t.get(subscription) == nil {
-			t.put(&resource{id: subscription, kind: s.kinds["subscriptions"], created: t.now, doc: object{"id": subscription, "subscriptionId": sc.Subscription,
-				"tenantId": sc.Tenant, "displayName": "Emulated", "state": "Enabled", "subscriptionPolicies": object{}, "authorizationSource": "RoleBased"}})
+			t.put(&resource{id: subscription, kind: s.kinds["subscriptions"], created: t.now,
+				doc: object{"id": subscription, "subscriptionId": sc.Subscription,
+					"tenantId": sc.Tenant, "displayName": "Emulated", "state": "Enabled", "subscriptionPolicies": object{},
+					"authorizationSource": "RoleBased"}})
 		}
 		group := subscription + "/resourceGroups/" + sc.ResourceGroup
 		if t.get(group) == nil {
 			t.put(&resource{id: group, kind: s.kinds["resourcegroups"], created: t.now, doc: object{"id": group, "name": sc.ResourceGroup,
-				"type": "Microsoft.Resources/resourceGroups", "location": sc.Location, "tags": object{}, "properties": object{"provisioningState": "Succeeded"}}})
+				"type": "Microsoft.Resources/resourceGroups", "location": sc.Location, "tags": object{},
+				"properties": object{"provisioningState": "Succeeded"}}})
 		}
 		for _, p := range sc.Pools {
 			s.seedPool(t, sc, p)
@@ -104,7 +107,8 @@ func (s *Server) seedPool(t *tx, sc Scenario, p Pool) {
 	p = p.defaults()
 	id := sc.PoolID(p.Name)
 	pool := t.put(&resource{id: id, kind: s.kinds[key(scaleSets)], created: t.now, etag: 1, custom: p.CustomData, user: p.UserData,
-		secrets: map[string]object{}, doc: p.document(id, sc.Location), facts: object{"next": 0, "generation": p.Generation, "architecture": p.Architecture, "pps": p.PPSType}})
+		secrets: map[string]object{}, doc: p.document(id, sc.Location),
+		facts: object{"next": 0, "generation": p.Generation, "architecture": p.Architecture, "pps": p.PPSType}})
 	set(pool.doc, stamp(t.now), "properties", "timeCreated")
 	for _, e := range items(pool.doc, "properties", "virtualMachineProfile", "extensionProfile", "extensions") {
 		pool.hideSettings(e)
@@ -164,7 +168,8 @@ func (p Pool) defaults() Pool {
 		p.Extensions = []Extension{
 			{Name: "vmssCSE", Publisher: "Microsoft.Azure.Extensions", Type: "CustomScript", Version: "2.0",
 				ProtectedSettings: map[string]any{"commandToExecute": "/opt/bootstrap.sh"}},
-			{Name: p.Name + "-computeAksLinuxBilling", Publisher: "Microsoft.AKS", Type: "Compute.AKS-Engine.Linux.Billing", Version: "1.0"},
+			{Name: p.Name + "-computeAksLinuxBilling", Publisher: "Microsoft.AKS", Type: "Compute.AKS-Engine.Linux.Billing",
+				Version: "1.0"},
 		}
 	}
 	return p

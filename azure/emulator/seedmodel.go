@@ -35,12 +35,14 @@ func (p Pool) document(id, location string) object {
 		profile["extensionProfile"] = object{"extensions": array(extensions...)}
 	}
 	if p.SecurityType != "" {
-		profile["securityProfile"] = object{"securityType": p.SecurityType, "uefiSettings": object{"secureBootEnabled": true, "vTpmEnabled": true}}
+		profile["securityProfile"] = object{"securityType": p.SecurityType,
+			"uefiSettings": object{"secureBootEnabled": true, "vTpmEnabled": true}}
 	}
 	if p.Spot {
 		profile["priority"], profile["evictionPolicy"] = "Spot", "Delete"
 	}
-	properties := object{"orchestrationMode": "Uniform", "provisioningState": "Succeeded", "singlePlacementGroup": false, "overprovision": false,
+	properties := object{"orchestrationMode": "Uniform", "provisioningState": "Succeeded", "singlePlacementGroup": false,
+		"overprovision":            false,
 		"platformFaultDomainCount": 1, "uniqueId": identifier(), "virtualMachineProfile": profile}
 	if p.Flexible {
 		properties["orchestrationMode"] = "Flexible"
@@ -94,7 +96,8 @@ func (p Pool) imageReference() object {
 func (p Pool) extensions() []object {
 	var made []object
 	for _, e := range p.Extensions {
-		properties := object{"publisher": e.Publisher, "type": e.Type, "typeHandlerVersion": e.Version, "autoUpgradeMinorVersion": true, "settings": object{}}
+		properties := object{"publisher": e.Publisher, "type": e.Type, "typeHandlerVersion": e.Version, "autoUpgradeMinorVersion": true,
+			"settings": object{}}
 		if e.Settings != nil {
 			properties["settings"] = e.Settings
 		}

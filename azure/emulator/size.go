@@ -32,8 +32,10 @@ func (c *call) sized() *apiError {
 	if c.r.Method != http.MethodPut && c.r.Method != http.MethodPatch {
 		return nil
 	}
-	if valid := names[c.target.kind.name]; valid != nil && c.r.Method == http.MethodPut && c.target.tail == "" && c.t.get(c.target.id) == nil && !valid.MatchString(nameOf(c.target.id)) {
-		return refuse(http.StatusBadRequest, "InvalidParameter", "The entity name '%s' is invalid according to its validation rule: %s.", nameOf(c.target.id), valid)
+	if valid := names[c.target.kind.name]; valid != nil && c.r.Method == http.MethodPut && c.target.tail == "" &&
+		c.t.get(c.target.id) == nil && !valid.MatchString(nameOf(c.target.id)) {
+		return refuse(http.StatusBadRequest, "InvalidParameter", "The entity name '%s' is invalid according to its validation rule: %s.",
+			nameOf(c.target.id), valid)
 	}
 	if err := checkTags(part(c.body, "tags")); err != nil {
 		return err
@@ -45,7 +47,8 @@ func (c *call) sized() *apiError {
 	for _, e := range list {
 		for _, where := range []string{"settings", "protectedSettings"} {
 			if size := len(text(e, "properties", where, "script")); size > mostScript {
-				return refuse(http.StatusBadRequest, "InvalidParameter", "The 'script' in %s of the extension has %d characters; the limit is %d.", where, size, mostScript)
+				return refuse(http.StatusBadRequest, "InvalidParameter",
+					"The 'script' in %s of the extension has %d characters; the limit is %d.", where, size, mostScript)
 			}
 		}
 	}
@@ -63,11 +66,14 @@ func checkTags(tags object) *apiError {
 		said, _ := value.(string)
 		switch {
 		case name == "" || strings.ContainsAny(name, `<>%&\?/`):
-			return refuse(http.StatusBadRequest, "InvalidTagNameCharacters", `The tag name '%s' is empty or has reserved characters '<,>,%%,&,\,?,/'.`, name)
+			return refuse(http.StatusBadRequest, "InvalidTagNameCharacters",
+				`The tag name '%s' is empty or has reserved characters '<,>,%%,&,\,?,/'.`, name)
 		case utf8.RuneCountInString(name) > mostTagName:
-			return refuse(http.StatusBadRequest, "InvalidTagNameLength", "The tag name '%.40s…' has %d characters; the limit is %d.", name, utf8.RuneCountInString(name), mostTagName)
+			return refuse(http.StatusBadRequest, "InvalidTagNameLength", "The tag name '%.40s…' has %d characters; the limit is %d.", name,
+				utf8.RuneCountInString(name), mostTagName)
 		case utf8.RuneCountInString(said) > mostTagValue:
-			return refuse(http.StatusBadRequest, "InvalidTagValueLength", "The value of tag '%s' has %d characters; the limit is %d.", name, utf8.RuneCountInString(said), mostTagValue)
+			return refuse(http.StatusBadRequest, "InvalidTagValueLength", "The value of tag '%s' has %d characters; the limit is %d.", name,
+				utf8.RuneCountInString(said), mostTagValue)
 		}
 	}
 	if count > mostTags {

@@ -57,8 +57,10 @@ func listSKUs(c *call) reply {
 	}
 	location = strings.ToLower(strings.ReplaceAll(location, " ", ""))
 	entry := func(kind, name, size string, capabilities ...any) object {
-		return object{"resourceType": kind, "name": name, "tier": strings.SplitN(name, "_", 2)[0], "size": size, "locations": []any{location},
-			"locationInfo": array(object{"location": location, "zones": []any{"1", "2", "3"}}), "capabilities": capabilities, "restrictions": []any{}}
+		return object{"resourceType": kind, "name": name, "tier": strings.SplitN(name, "_", 2)[0], "size": size,
+			"locations":    []any{location},
+			"locationInfo": array(object{"location": location, "zones": []any{"1", "2", "3"}}), "capabilities": capabilities,
+			"restrictions": []any{}}
 	}
 	var listed []object
 	for _, kind := range []string{"disks", "snapshots"} {

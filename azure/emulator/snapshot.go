@@ -25,7 +25,8 @@ func putSnapshot(c *call) reply {
 	case text(c.body, "location") == "":
 		return failed(http.StatusBadRequest, "LocationRequired", "The location property is required for this definition.")
 	case !fold(option, "Copy") && !fold(option, "CopyStart"):
-		return failed(http.StatusBadRequest, "InvalidParameter", "The value '%s' of creationData.createOption is not supported here; use Copy.", option)
+		return failed(http.StatusBadRequest, "InvalidParameter",
+			"The value '%s' of creationData.createOption is not supported here; use Copy.", option)
 	case source == "":
 		return failed(http.StatusBadRequest, "InvalidParameter", "Required parameter 'creationData.sourceResourceId' is missing (null).")
 	}
@@ -34,7 +35,8 @@ func putSnapshot(c *call) reply {
 		return failed(http.StatusNotFound, "ResourceNotFound", "The source resource '%s' was not found.", source)
 	}
 	if !sameRegion(disk.location(), text(c.body, "location")) {
-		return failed(http.StatusBadRequest, "InvalidParameter", "The source '%s' is in %s, the snapshot in %s.", source, disk.location(), text(c.body, "location"))
+		return failed(http.StatusBadRequest, "InvalidParameter", "The source '%s' is in %s, the snapshot in %s.", source, disk.location(),
+			text(c.body, "location"))
 	}
 	owner := c.t.get(text(disk.facts, "instance"))
 	if owner != nil && ephemeral(owner) {
@@ -49,13 +51,15 @@ func putSnapshot(c *call) reply {
 	if text(r.doc, "sku", "name") == "" {
 		r.doc["sku"] = object{"name": "Standard_LRS", "tier": "Standard"}
 	}
-	for name, value := range (object{"osType": text(disk.doc, "properties", "osType"), "diskSizeGB": dig(disk.doc, "properties", "diskSizeGB"),
+	for name, value := range (object{"osType": text(disk.doc, "properties", "osType"),
+		"diskSizeGB":       dig(disk.doc, "properties", "diskSizeGB"),
 		"hyperVGeneration": text(disk.doc, "properties", "hyperVGeneration"), "incremental": false}) {
 		if !has(r.doc, "properties", name) {
 			set(r.doc, value, "properties", name)
 		}
 	}
-	for name, value := range (object{"timeCreated": stamp(c.now), "uniqueId": identifier(), "diskState": "Unattached", "diskSizeBytes": 32213303296}) {
+	for name, value := range (object{"timeCreated": stamp(c.now), "uniqueId": identifier(), "diskState": "Unattached",
+		"diskSizeBytes": 32213303296}) {
 		set(r.doc, value, "properties", name)
 	}
 	set(r.doc, text(disk.doc, "properties", "uniqueId"), "properties", "creationData", "sourceUniqueId")
@@ -129,7 +133,8 @@ func deleteArtifact(c *call) reply {
 		return failed(http.StatusConflict, "OperationNotAllowed", "Disk %s is attached to VM %s.", r.name(), text(r.doc, "managedBy"))
 	}
 	if reader := c.t.readerOf(r.id); reader != "" {
-		return failed(http.StatusConflict, "OperationNotAllowed", "The resource '%s' is in use: it is being read to build '%s'. Retry when that is complete.", r.id, reader)
+		return failed(http.StatusConflict, "OperationNotAllowed",
+			"The resource '%s' is in use: it is being read to build '%s'. Retry when that is complete.", r.id, reader)
 	}
 	if err := busy(r); err != nil {
 		return reply{err: err}

@@ -44,7 +44,8 @@ func (s *Server) answerElsewhere(c *call) (reply, bool) {
 	case path == "/metadata/endpoints":
 		return s.endpoints(c), true
 	case path == "/common/discovery/instance":
-		return reply{status: http.StatusOK, body: object{"tenant_discovery_endpoint": s.base(c.r) + "/" + defaultTenant + "/v2.0/.well-known/openid-configuration"}}, true
+		return reply{status: http.StatusOK, body: object{"tenant_discovery_endpoint": s.base(c.r) + "/" + defaultTenant +
+			"/v2.0/.well-known/openid-configuration"}}, true
 	}
 	return reply{}, false
 }
@@ -73,15 +74,19 @@ func (s *Server) discovery(c *call, path string) reply {
 func (s *Server) endpoints(c *call) reply {
 	base, version := s.base(c.r), c.r.URL.Query().Get("api-version")
 	if version == "" {
-		return reply{err: refuse(http.StatusBadRequest, "MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")}
+		return reply{err: refuse(http.StatusBadRequest, "MissingApiVersionParameter",
+			"The api-version query parameter (?api-version=) is required for all requests.")}
 	}
 	audiences := []string{base + "/"}
 	if version < "2018-05-01" {
-		return reply{status: http.StatusOK, body: object{"galleryEndpoint": base + "/", "graphEndpoint": base + "/graph", "portalEndpoint": base + "/portal",
+		return reply{status: http.StatusOK, body: object{"galleryEndpoint": base + "/", "graphEndpoint": base + "/graph",
+			"portalEndpoint": base + "/portal",
 			"authentication": object{"loginEndpoint": base + "/adfs", "audiences": audiences}}}
 	}
-	cloud := object{"name": "Emulator", "resourceManager": base + "/", "gallery": base + "/", "graph": base + "/graph", "graphAudience": base + "/graph", "portal": base + "/portal",
-		"authentication": object{"loginEndpoint": base + "/adfs", "audiences": audiences, "tenant": "adfs", "identityProvider": "ADFS"}, "suffixes": object{}}
+	cloud := object{"name": "Emulator", "resourceManager": base + "/", "gallery": base + "/", "graph": base + "/graph",
+		"graphAudience": base + "/graph", "portal": base + "/portal",
+		"authentication": object{"loginEndpoint": base + "/adfs", "audiences": audiences, "tenant": "adfs", "identityProvider": "ADFS"},
+		"suffixes":       object{}}
 	if version < "2022-09-01" {
 		return reply{status: http.StatusOK, body: []any{cloud}}
 	}

@@ -30,7 +30,8 @@ func (t *tx) replaceAll(pool *resource) {
 // (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-automatic-upgrade).
 func (t *tx) upgradeOS(definition string) {
 	for _, pool := range t.s.store.current {
-		if pool.kind.name != scaleSets || !truth(pool.doc, "properties", "upgradePolicy", "automaticOSUpgradePolicy", "enableAutomaticOSUpgrade") ||
+		if pool.kind.name != scaleSets || !truth(pool.doc, "properties", "upgradePolicy", "automaticOSUpgradePolicy",
+			"enableAutomaticOSUpgrade") ||
 			!fold(text(imageOf(pool), "id"), definition) {
 			continue
 		}
@@ -186,7 +187,8 @@ func (c *call) manualUpgrade(rs []*resource) reply {
 	case len(other) > 0:
 		return c.replace(other, (*resource).follow)
 	case upgraded:
-		return reply{status: http.StatusAccepted, op: &pending{family: computeFamily, latency: c.s.delays.UpdateInstance, finish: func(*tx) *apiError { return nil }}}
+		return reply{status: http.StatusAccepted, op: &pending{family: computeFamily, latency: c.s.delays.UpdateInstance,
+			finish: func(*tx) *apiError { return nil }}}
 	}
 	return reply{status: http.StatusOK}
 }

@@ -112,7 +112,8 @@ func (g *guest) healthJSON(w http.ResponseWriter, r *http.Request) {
 			Description string `json:"description"`
 		} `json:"details"`
 	}
-	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&report); err != nil || report.State != "Ready" && report.State != "NotReady" {
+	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&report); err != nil || report.State != "Ready" &&
+		report.State != "NotReady" {
 		http.Error(w, "malformed health report", http.StatusBadRequest)
 		return
 	}

@@ -134,7 +134,8 @@ func (a *axis) ticks(gap float64) []tick {
 
 // tickStep is the round length that is not less than the one given.
 func tickStep(least float64) boot.Micros {
-	for _, s := range []boot.Micros{1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1e6, 2e6, 5e6, 10e6, 15e6, 30e6, 60e6, 120e6, 300e6, 600e6, 1800e6, 3600e6, 7200e6, 21600e6, 86400e6} {
+	for _, s := range []boot.Micros{1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1e6, 2e6, 5e6, 10e6, 15e6, 30e6, 60e6,
+		120e6, 300e6, 600e6, 1800e6, 3600e6, 7200e6, 21600e6, 86400e6} {
 		if float64(s) >= least {
 			return s
 		}

@@ -28,9 +28,11 @@ func Comparison(w io.Writer, from, to *boot.Analysis) error {
 	c := boot.Compare(from, to)
 	var b strings.Builder
 	head(&b, "Boots of "+c.A.Name+" and "+c.B.Name, pictureStyle+pageStyle+compareStyle, "")
-	fmt.Fprintf(&b, "<header><h1>Boots of %s</h1><p class=\"lead\">%s</p></header>\n<section class=\"cards\">", html.EscapeString(c.A.Name+" and "+c.B.Name), html.EscapeString(c.Verdict))
+	fmt.Fprintf(&b, "<header><h1>Boots of %s</h1><p class=\"lead\">%s</p></header>\n<section class=\"cards\">",
+		html.EscapeString(c.A.Name+" and "+c.B.Name), html.EscapeString(c.Verdict))
 	for i, s := range []boot.Side{c.A, c.B} {
-		fmt.Fprintf(&b, `<div class="card"><b>%s</b><span>%c · %s</span><small>%s net%s</small></div>`, shortMicros(s.Net), 'A'+rune(i), html.EscapeString(s.Name), html.EscapeString(s.Goal), s.Besides())
+		fmt.Fprintf(&b, `<div class="card"><b>%s</b><span>%c · %s</span><small>%s net%s</small></div>`, shortMicros(s.Net), 'A'+rune(i),
+			html.EscapeString(s.Name), html.EscapeString(s.Goal), s.Besides())
 	}
 	b.WriteString("</section>\n")
 	waterfalls(&b, [2]boot.Side{c.A, c.B}, [2]*boot.Analysis{from, to})

@@ -51,14 +51,17 @@ func waterfalls(b *strings.Builder, sides [2]boot.Side, both [2]*boot.Analysis) 
 		}
 	}
 	fmt.Fprintf(b, `<h2>Both on one axis, net of parking</h2><div class="scroll" tabindex="0" role="group" aria-label="waterfalls of both boots, scrolls sideways"><svg id="pair" width="%g" height="%g" viewBox="0 0 %g %g" role="img" aria-labelledby="pair-title pair-desc">`, pairWidth, height, pairWidth, height)
-	fmt.Fprintf(b, `<title id="pair-title">Waterfalls of the boots of %s and %s</title><desc id="pair-desc">%s</desc>`, html.EscapeString(sides[0].Name), html.EscapeString(sides[1].Name), html.EscapeString(strings.TrimSpace(words)))
+	fmt.Fprintf(b, `<title id="pair-title">Waterfalls of the boots of %s and %s</title><desc id="pair-desc">%s</desc>`,
+		html.EscapeString(sides[0].Name), html.EscapeString(sides[1].Name), html.EscapeString(strings.TrimSpace(words)))
 	for _, t := range newAxis(0, end, nil, pairLeft, pairWidth-pairEnd).ticks(90) {
-		fmt.Fprintf(b, `<line class="grid" x1="%.1f" x2="%.1f" y1="20" y2="%g"/><text class="x" x="%.1f" y="14">%s</text>`, t.X, t.X, height, t.X, t.Label)
+		fmt.Fprintf(b, `<line class="grid" x1="%.1f" x2="%.1f" y1="20" y2="%g"/><text class="x" x="%.1f" y="14">%s</text>`, t.X, t.X,
+			height, t.X, t.Label)
 	}
 	y := 26.0
 	for i, a := range both {
 		top := y
-		fmt.Fprintf(b, `<text class="ph" x="0" y="%g">%c · %s</text>`, y+14, 'A'+rune(i), html.EscapeString(boot.Shorten(sides[i].Name, 34)))
+		fmt.Fprintf(b, `<text class="ph" x="0" y="%g">%c · %s</text>`, y+14, 'A'+rune(i),
+			html.EscapeString(boot.Shorten(sides[i].Name, 34)))
 		y += pairRow
 		for _, bar := range bars[i] {
 			fmt.Fprintf(b, `<g class="%s"><title>%s</title><text class="n" text-anchor="end" x="%g" y="%g">%s</text><rect class="bar" x="%.1f" y="%g" width="%.1f" height="11" rx="1"/><text class="d" x="%.1f" y="%g">%s</text></g>`,
@@ -67,7 +70,8 @@ func waterfalls(b *strings.Builder, sides [2]boot.Side, both [2]*boot.Analysis) 
 			y += pairRow
 		}
 		fmt.Fprintf(b, `<line class="goal" x1="%.1f" x2="%.1f" y1="%g" y2="%g"/><text class="flagt" text-anchor="end" x="%.1f" y="%g">%s %s</text>`,
-			x(a.GoalAt.Net), x(a.GoalAt.Net), top+4, y, x(a.GoalAt.Net)-5, top+14, html.EscapeString(goalName(a)), shortMicros(a.GoalAt.Net))
+			x(a.GoalAt.Net), x(a.GoalAt.Net), top+4, y, x(a.GoalAt.Net)-5, top+14, html.EscapeString(goalName(a)),
+			shortMicros(a.GoalAt.Net))
 		y += pairRow
 	}
 	b.WriteString("</svg></div>\n")

@@ -84,7 +84,8 @@ func head(b *strings.Builder, title, style, script string) {
 		policy += "; script-src " + hash(script)
 	}
 	fmt.Fprintf(b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"+
-		"<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n<title>%s</title>\n<style>%s</style></head><body><main>\n", policy, html.EscapeString(title), style)
+		"<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n<title>%s</title>\n<style>%s</style></head><body><main>\n", policy,
+		html.EscapeString(title), style)
 }
 
 // pageTable tells what the waterfall shows in words: of the rows that are shown at first.
@@ -106,7 +107,8 @@ func (s *scene) pageTable(b *strings.Builder) {
 		if r.cause >= 0 {
 			cause = s.rows[r.cause].name
 		}
-		fmt.Fprintf(b, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n", html.EscapeString(r.name), s.a.Net(0, r.start), r.net, parked, chain, html.EscapeString(cause))
+		fmt.Fprintf(b, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
+			html.EscapeString(r.name), s.a.Net(0, r.start), r.net, parked, chain, html.EscapeString(cause))
 	}
 	b.WriteString("</tbody></table></div></details>\n")
 }
@@ -114,7 +116,8 @@ func (s *scene) pageTable(b *strings.Builder) {
 func (s *scene) pageData() ([]byte, error) {
 	rows := make([]pageRow, len(s.rows))
 	for i, r := range s.rows {
-		p := pageRow{name: r.name, start: r.start, done: r.done, net: r.net, parked: r.parked, idle: r.idle, after: r.after, note: r.note, cause: r.cause, deps: r.deps}
+		p := pageRow{name: r.name, start: r.start, done: r.done, net: r.net, parked: r.parked, idle: r.idle, after: r.after, note: r.note,
+			cause: r.cause, deps: r.deps}
 		for _, f := range []struct {
 			on  bool
 			bit int
@@ -130,16 +133,19 @@ func (s *scene) pageData() ([]byte, error) {
 		pieces[i] = []any{p.From, p.To, p.X0, p.X1, p.Break, p.Parked}
 	}
 	// encoding/json escapes <, > and &, so that no name can end the script.
-	return json.Marshal(map[string]any{"rows": rows, "pieces": pieces, "zero": s.a.Zero, "left": gutter, "right": picWidth - marginEnd, "width": picWidth, "rowHeight": rowHeight, "barTop": barTop, "barHeight": barHeight})
+	return json.Marshal(map[string]any{"rows": rows, "pieces": pieces, "zero": s.a.Zero, "left": gutter, "right": picWidth - marginEnd,
+		"width": picWidth, "rowHeight": rowHeight, "barTop": barTop, "barHeight": barHeight})
 }
 
 func (s *scene) pageHead(b *strings.Builder) {
 	a := s.a
-	known := slices.DeleteFunc([]string{a.Host.OS, a.Host.Kernel, a.Host.Virtualization, a.Host.Image, shortBoot(a.Host.BootID)}, func(s string) bool { return s == "" })
+	known := slices.DeleteFunc([]string{a.Host.OS, a.Host.Kernel, a.Host.Virtualization, a.Host.Image, shortBoot(a.Host.BootID)},
+		func(s string) bool { return s == "" })
 	fmt.Fprintf(b, "<header><h1>%s</h1><p class=\"sub\">%s</p></header>\n<section class=\"cards\">", html.EscapeString(s.title()),
 		html.EscapeString(strings.Join(known, " · ")))
 	card := func(label, value, hint, class string) {
-		fmt.Fprintf(b, `<div class="card %s"><b>%s</b><span>%s</span><small>%s</small></div>`, class, html.EscapeString(value), html.EscapeString(label), html.EscapeString(hint))
+		fmt.Fprintf(b, `<div class="card %s"><b>%s</b><span>%s</span><small>%s</small></div>`, class, html.EscapeString(value),
+			html.EscapeString(label), html.EscapeString(hint))
 	}
 	for _, m := range a.Milestones {
 		switch m.Name {
@@ -161,7 +167,8 @@ func (s *scene) pageHead(b *strings.Builder) {
 	for _, r := range a.Remedies {
 		if r.Saves > 0 {
 			helped = true
-			fmt.Fprintf(b, `<li><b>−%s</b> %s <small>%s then at %s</small></li>`, r.Saves, html.EscapeString(r.Name), html.EscapeString(goalName(a)), shortMicros(r.Reaches))
+			fmt.Fprintf(b, `<li><b>−%s</b> %s <small>%s then at %s</small></li>`, r.Saves, html.EscapeString(r.Name),
+				html.EscapeString(goalName(a)), shortMicros(r.Reaches))
 		}
 	}
 	b.WriteString("</ol>")
@@ -187,7 +194,8 @@ func (s *scene) costBars(b *strings.Builder) {
 		if i == 6 {
 			break
 		}
-		fmt.Fprintf(b, `<tr><th scope="row">%s</th><td><svg aria-hidden="true"><rect width="%.1f%%" height="12" rx="2"/></svg></td><td>%s</td></tr>`, html.EscapeString(boot.Shorten(c.What, 52)), 100*float64(c.Net)/float64(max(most, 1)), c.Net)
+		fmt.Fprintf(b, `<tr><th scope="row">%s</th><td><svg aria-hidden="true"><rect width="%.1f%%" height="12" rx="2"/></svg></td><td>%s</td></tr>`,
+			html.EscapeString(boot.Shorten(c.What, 52)), 100*float64(c.Net)/float64(max(most, 1)), c.Net)
 	}
 	b.WriteString("</table>")
 }

@@ -64,7 +64,8 @@ func (s *scene) drawLink(b *strings.Builder, i int, from, to float64, page bool)
 	if page {
 		data = fmt.Sprintf(` data-c="%d %d %.1f %.1f"`, r.cause, i, x0, x1)
 	}
-	fmt.Fprintf(b, `<g%s><path class="link" d="M%.1f %.1fV%.1f"/><path class="%s" d="M%.1f %.1fH%.1f"/></g>`, data, x0, y0, y1, class, x0, y1, x1)
+	fmt.Fprintf(b, `<g%s><path class="link" d="M%.1f %.1fV%.1f"/><path class="%s" d="M%.1f %.1fH%.1f"/></g>`, data, x0, y0,
+		y1, class, x0, y1, x1)
 }
 
 func (s *scene) drawRow(b *strings.Builder, i int, y float64, page bool) {
@@ -89,7 +90,8 @@ func (s *scene) drawRow(b *strings.Builder, i int, y float64, page bool) {
 		fmt.Fprintf(b, `<title>%s</title>`, html.EscapeString(r.name))
 		s.drawBar(b, r, x0, x1)
 	}
-	fmt.Fprintf(b, `<text class="n" text-anchor="end" x="%g" y="14">%s</text></g>`+"\n", gutter-12, html.EscapeString(boot.Shorten(r.name, room)))
+	fmt.Fprintf(b, `<text class="n" text-anchor="end" x="%g" y="14">%s</text></g>`+"\n", gutter-12,
+		html.EscapeString(boot.Shorten(r.name, room)))
 }
 
 // drawBar draws a bar with its length behind it, or a dot for what took no time.

@@ -52,7 +52,8 @@ const pictureStyle = `
 .ph{font:600 11px ui-sans-serif,system-ui,"Segoe UI","DejaVu Sans",sans-serif;fill:#1f2937}
 `
 
-var phaseFill = map[string]string{"firmware": "#c9ced6", "loader": "#dde1e7", "kernel": "#b9cbe0", "initrd": "#d3dfec", "userspace": "#e3efe6"}
+var phaseFill = map[string]string{"firmware": "#c9ced6", "loader": "#dde1e7", "kernel": "#b9cbe0",
+	"initrd": "#d3dfec", "userspace": "#e3efe6"}
 
 // SVG draws the units that matter as a plain picture.
 func SVG(w io.Writer, c *boot.Capture, a *boot.Analysis) error {
@@ -125,7 +126,8 @@ func (s *scene) inWords() string {
 func (s *scene) drawGrid(b *strings.Builder, bottom float64) {
 	b.WriteString(`<g id="grid" clip-path="url(#area)">`)
 	for _, t := range s.axis.ticks(84) {
-		fmt.Fprintf(b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%g" y2="%g"/><text class="x" x="%.1f" y="16">%s</text>`, t.X, t.X, 20.0, bottom, t.X, t.Label)
+		fmt.Fprintf(b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%g" y2="%g"/><text class="x" x="%.1f" y="16">%s</text>`, t.X, t.X, 20.0,
+			bottom, t.X, t.Label)
 	}
 	b.WriteString("</g>\n")
 }
@@ -143,10 +145,12 @@ func (s *scene) drawBreaks(b *strings.Builder, top, bottom float64) {
 		}
 		fmt.Fprintf(b, `<g class="break"><title>%s %s, squeezed</title><rect class="%s" data-b="%.1f %.1f" x="%.1f" y="%g" width="%.1f" height="%g"/>`, p.Break, p.To-p.From, band, p.X0, p.X1, p.X0, top, p.X1-p.X0, bottom-top)
 		for _, x := range []float64{p.X0, p.X1} {
-			fmt.Fprintf(b, `<g data-x="%.1f" transform="translate(%.1f,0)"><rect x="-4" y="%g" width="8" height="%g" fill="url(#%s)"/></g>`, x, x, top, bottom-top, edge)
+			fmt.Fprintf(b, `<g data-x="%.1f" transform="translate(%.1f,0)"><rect x="-4" y="%g" width="8" height="%g" fill="url(#%s)"/></g>`,
+				x, x, top, bottom-top, edge)
 		}
 		middle := (p.X0 + p.X1) / 2
-		fmt.Fprintf(b, `<g data-x="%.1f" transform="translate(%.1f,0)"><text class="%s" y="%g">%s</text><text class="%s" y="%g">%s</text></g></g>`, middle, middle, class, flagTop+3, p.Break, class, flagTop+18, shortSpan(p.To-p.From))
+		fmt.Fprintf(b, `<g data-x="%.1f" transform="translate(%.1f,0)"><text class="%s" y="%g">%s</text><text class="%s" y="%g">%s</text></g></g>`,
+			middle, middle, class, flagTop+3, p.Break, class, flagTop+18, shortSpan(p.To-p.From))
 	}
 	b.WriteString("</g>\n")
 }
@@ -164,13 +168,15 @@ func (s *scene) drawPhases(b *strings.Builder) {
 	for _, p := range s.phases {
 		x0, x1 := s.axis.x(p.Start), s.axis.x(p.End)
 		title := fmt.Sprintf("%s %s", p.Name, p.Net)
-		fmt.Fprintf(b, `<g class="phase"><title>%s</title><rect data-b="%.1f %.1f" x="%.1f" y="%g" width="%.1f" height="%g" fill="%s"/>`, title, x0, x1, x0, phaseTop, max(x1-x0, 1), phaseHigh, phaseFill[p.Name])
+		fmt.Fprintf(b, `<g class="phase"><title>%s</title><rect data-b="%.1f %.1f" x="%.1f" y="%g" width="%.1f" height="%g" fill="%s"/>`,
+			title, x0, x1, x0, phaseTop, max(x1-x0, 1), phaseHigh, phaseFill[p.Name])
 		label := title
 		if float64(len(label))*7 > x1-x0 {
 			label = p.Name
 		}
 		if float64(len(label))*7 <= x1-x0 {
-			fmt.Fprintf(b, `<text class="ph" data-x="%.1f" transform="translate(%.1f,0)" x="6" y="%g">%s</text>`, x0, x0, phaseTop+13, label)
+			fmt.Fprintf(b, `<text class="ph" data-x="%.1f" transform="translate(%.1f,0)" x="6" y="%g">%s</text>`, x0, x0,
+				phaseTop+13, label)
 		}
 		b.WriteString("</g>")
 	}
@@ -239,7 +245,8 @@ func (s *scene) drawFlags(b *strings.Builder, flags []flag, bottom float64) {
 	b.WriteString(`<g id="flags" clip-path="url(#area)">`)
 	for _, f := range flags {
 		y := flagTop + float64(f.level)*flagHigh
-		fmt.Fprintf(b, `<g data-x="%.1f" transform="translate(%.1f,0)"><line class="flag" x1="0" x2="0" y1="%g" y2="%g"/></g>`, f.x, f.x, y-9, bottom)
+		fmt.Fprintf(b, `<g data-x="%.1f" transform="translate(%.1f,0)"><line class="flag" x1="0" x2="0" y1="%g" y2="%g"/></g>`, f.x,
+			f.x, y-9, bottom)
 	}
 	for _, f := range flags {
 		anchor, dx := "start", 4.0
@@ -247,7 +254,8 @@ func (s *scene) drawFlags(b *strings.Builder, flags []flag, bottom float64) {
 			anchor, dx = "end", -4
 		}
 		fmt.Fprintf(b, `<g data-x="%.1f" transform="translate(%.1f,0)"><title>%s: %s %s, net of parking (%s)</title><text class="flagt" text-anchor="%s" x="%g" y="%g">%s</text></g>`,
-			f.x, f.x, html.EscapeString(f.Name), f.Net, s.a.After(), html.EscapeString(f.Source), anchor, dx, flagTop+float64(f.level)*flagHigh+2, html.EscapeString(flagLabel(f.Milestone)))
+			f.x, f.x, html.EscapeString(f.Name), f.Net, s.a.After(), html.EscapeString(f.Source), anchor, dx,
+			flagTop+float64(f.level)*flagHigh+2, html.EscapeString(flagLabel(f.Milestone)))
 	}
 	b.WriteString("</g>\n")
 }

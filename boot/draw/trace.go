@@ -66,7 +66,8 @@ func Trace(w io.Writer, c *boot.Capture, a *boot.Analysis) error {
 	}
 	for _, m := range a.Milestones {
 		at := m.At + shift
-		events = append(events, traceEvent{Name: m.Name, Phase: "i", PID: tracePhases, TID: 1, At: &at, Scope: "p", Args: map[string]any{"net": m.Net.String()}})
+		events = append(events, traceEvent{Name: m.Name, Phase: "i", PID: tracePhases, TID: 1, At: &at, Scope: "p",
+			Args: map[string]any{"net": m.Net.String()}})
 	}
 	for i := range s.rows {
 		r := &s.rows[i]

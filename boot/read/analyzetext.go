@@ -22,9 +22,11 @@ const (
 var (
 	terminal    = lazyregexp.New(`\x1b\[[0-9;]*[A-Za-z]`)
 	quoted      = lazyregexp.New(`^(?:> ?)+`)
-	chainBranch = lazyregexp.New("^([ │|]*)(?:└─|├─|`-|\\|-) ?(" + unitText + `|\.\.\.)(?: @(` + spanText + `))?(?: \+(` + spanText + `))?(?: +[^ @+].*)?$`)
-	chainCut    = lazyregexp.New("^[ │|]*(?:└─|├─|`-|\\|-)") // a pager cut the line
-	chainRoot   = lazyregexp.New(`^ *(` + unitText + `)(?: @(` + spanText + `)(?: \+(` + spanText + `))?(?: +[^ @+].*)?| \+(` + spanText + `))?$`)
+	chainBranch = lazyregexp.New("^([ │|]*)(?:└─|├─|`-|\\|-) ?(" + unitText + `|\.\.\.)(?: @(` + spanText + `))?(?: \+(` + spanText +
+		`))?(?: +[^ @+].*)?$`)
+	chainCut  = lazyregexp.New("^[ │|]*(?:└─|├─|`-|\\|-)") // a pager cut the line
+	chainRoot = lazyregexp.New(`^ *(` + unitText + `)(?: @(` + spanText + `)(?: \+(` + spanText + `))?(?: +[^ @+].*)?| \+(` + spanText +
+		`))?$`)
 	blameRow    = lazyregexp.New(`^ *(` + spanText + `) (` + unitText + `)$`)
 	finishedRow = lazyregexp.New(`^Startup finished in (` + spanText + ` \([a-z]+\)|` + spanText + `)`)
 	phaseText   = lazyregexp.New(`(` + spanText + `) \((firmware|loader|kernel|initrd|userspace)\)`)
@@ -81,7 +83,8 @@ type branch struct{ column, unit int }
 // readAnalyzeText reads the text that systemd-analyze printed, also among other text. Its times have
 // milliseconds and count from userspace.
 func readAnalyzeText(data []byte) (*boot.Capture, error) {
-	r := &analyzeText{c: &boot.Capture{}, unit: map[string]int{}, next: map[int][]int{}, unplaced: map[int]bool{}, sources: map[string]bool{}, lengths: map[string]boot.Micros{}}
+	r := &analyzeText{c: &boot.Capture{}, unit: map[string]int{}, next: map[int][]int{}, unplaced: map[int]bool{},
+		sources: map[string]bool{}, lengths: map[string]boot.Micros{}}
 	for line := range strings.SplitSeq(string(data), "\n") {
 		if err := r.line(tidyLine(line)); err != nil {
 			return nil, err
@@ -249,7 +252,8 @@ func (r *analyzeText) edges() {
 				continue
 			}
 			if late++; late <= maxLate {
-				r.c.Note("%s came up after %s had begun, though systemd-analyze has it below: the chain goes on with what is below that", below.ID, u.ID)
+				r.c.Note("%s came up after %s had begun, though systemd-analyze has it below: the chain goes on with what is below that",
+					below.ID, u.ID)
 			}
 			queue = append(queue[:len(queue):len(queue)], r.next[j]...)
 		}

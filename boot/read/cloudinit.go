@@ -68,7 +68,8 @@ func begun(head []byte) bool {
 }
 
 func sniffCloudInitLog(head []byte) bool {
-	return begun(head) && (bytes.Contains(head, []byte("Cloud-init v.")) || bytes.Contains(head, []byte("[DEBUG]: start: ")) || bytes.Contains(head, []byte("cloud-init[")))
+	return begun(head) && (bytes.Contains(head, []byte("Cloud-init v.")) || bytes.Contains(head, []byte("[DEBUG]: start: ")) ||
+		bytes.Contains(head, []byte("cloud-init[")))
 }
 
 // readCloudInitLog reads /var/log/cloud-init.log, of which the last boot counts. The "Up N seconds"

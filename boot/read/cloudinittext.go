@@ -80,7 +80,8 @@ func readCloudInitText(data []byte) (*boot.Capture, error) {
 		c.Note("the text has %s; this is the last", boot.Count(boots, "boot"))
 	}
 	if parts > 0 && whole != r {
-		c.Note("%s after it counted from another moment, and was left out: old versions of cloud-init divide one boot; use cloud-init.log", boot.Count(parts, "record"))
+		c.Note("%s after it counted from another moment, and was left out: old versions of cloud-init divide one boot; use cloud-init.log",
+			boot.Count(parts, "record"))
 	}
 	return c, nil
 }
@@ -121,7 +122,8 @@ func (r *analyzeRecord) event(did string, at, took boot.Micros) {
 		name = r.spans[r.open[n-1]].Name + "/" + name
 	}
 	end := min(at+took, boot.MaxStamp)
-	r.spans = append(r.spans, boot.Span{Name: name, Kind: boot.SpanTask, Unit: r.unit, Start: min(at, boot.MaxStamp), End: end, Source: "cloud-init analyze"})
+	r.spans = append(r.spans, boot.Span{Name: name, Kind: boot.SpanTask, Unit: r.unit, Start: min(at, boot.MaxStamp), End: end,
+		Source: "cloud-init analyze"})
 	r.last = max(r.last, end)
 }
 

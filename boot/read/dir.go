@@ -144,7 +144,8 @@ func readSOS(fsys fs.FS, root string) (*boot.Capture, error) {
 	r := &report{fsys: fsys, root: root}
 	// The plain `systemctl show --all` is the manager; the plot is only for what the dumps lack, and
 	// text for a report that has nothing else.
-	r.add("sos_commands/systemd/systemctl_show_*", "sos_commands/logs/journalctl*export*", "sos_commands/logs/journalctl*json*", "var/log/cloud-init.log")
+	r.add("sos_commands/systemd/systemctl_show_*", "sos_commands/logs/journalctl*export*", "sos_commands/logs/journalctl*json*",
+		"var/log/cloud-init.log")
 	if r.c == nil || r.c.Manager.Userspace == 0 {
 		r.add("sos_commands/systemd/*plot*.svg")
 	}

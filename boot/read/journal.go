@@ -25,7 +25,8 @@ const (
 )
 
 func sniffJournalJSON(head []byte) bool {
-	return (head[0] == '{' || head[0] == '[') && (bytes.Contains(head, []byte(`"__MONOTONIC_TIMESTAMP"`)) || bytes.Contains(head, []byte(`"__REALTIME_TIMESTAMP"`)))
+	return (head[0] == '{' || head[0] == '[') && (bytes.Contains(head, []byte(`"__MONOTONIC_TIMESTAMP"`)) ||
+		bytes.Contains(head, []byte(`"__REALTIME_TIMESTAMP"`)))
 }
 
 func sniffJournalExport(head []byte) bool {
@@ -39,7 +40,8 @@ type entry map[string]string
 func journalField(name string) bool {
 	switch name {
 	case "MESSAGE", "MESSAGE_ID", "UNIT", "_SYSTEMD_UNIT", "SYSLOG_IDENTIFIER", "_TRANSPORT", "_PID", "_BOOT_ID", "_HOSTNAME",
-		"__MONOTONIC_TIMESTAMP", "_SOURCE_MONOTONIC_TIMESTAMP", "__REALTIME_TIMESTAMP", "KERNEL_USEC", "INITRD_USEC", "USERSPACE_USEC", "JOB_RESULT", "RESULT":
+		"__MONOTONIC_TIMESTAMP", "_SOURCE_MONOTONIC_TIMESTAMP", "__REALTIME_TIMESTAMP", "KERNEL_USEC", "INITRD_USEC", "USERSPACE_USEC",
+		"JOB_RESULT", "RESULT":
 		return true
 	}
 	return false
@@ -364,7 +366,8 @@ func runtimeMark(msg string) string {
 	switch {
 	case strings.Contains(msg, "containerd successfully booted"):
 		return boot.MarkRuntime
-	case strings.Contains(msg, "StartContainer for") && strings.Contains(msg, "returns successfully"), strings.Contains(msg, "Started container"):
+	case strings.Contains(msg, "StartContainer for") && strings.Contains(msg, "returns successfully"),
+		strings.Contains(msg, "Started container"):
 		return boot.MarkContainer
 	}
 	return ""

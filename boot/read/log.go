@@ -30,31 +30,38 @@ type stampForm struct {
 // rsyslog writes where its configuration names no template, as on Debian 12
 // (https://www.debian.org/releases/bookworm/amd64/release-notes/ch-information.en.html).
 var stampForms = []stampForm{
-	{name: "monotonic", mono: true, pattern: lazyregexp.New(`^\[ *(\d{1,10})\.(\d{6})(?: <[^>\]]*>)?\](?:\[ *[TC]\d+\])? ?(.*)$`), read: func(p []string) (time.Time, error) {
-		s, err := strconv.ParseInt(p[0], 10, 64)
-		us, err2 := strconv.ParseInt(p[1], 10, 64)
-		return time.UnixMicro(s*1e6 + us), errors.Join(err, err2)
-	}},
-	{name: "ctime", coarse: true, pattern: lazyregexp.New(`^\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] (.*)$`), read: func(p []string) (time.Time, error) {
-		return time.Parse(time.ANSIC, p[0])
-	}},
-	{name: "short", coarse: true, pattern: lazyregexp.New(`^([\pL\d]{2,9})\.? ([ \d]?\d \d\d:\d\d:\d\d)(\.\d{1,9})? (.*)$`), read: func(p []string) (time.Time, error) {
-		month, err := monthOf(p[0])
-		if err != nil {
-			return time.Time{}, err
-		}
-		return time.Parse("2006 1 _2 15:04:05", fmt.Sprintf("2000 %d %s%s", month, p[1], p[2])) // a leap year
-	}},
-	{name: "iso", coarse: true, year: true, pattern: lazyregexp.New(`^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)([.,]\d{1,9})?(Z|[+-]\d\d:?\d\d) (.*)$`), read: func(p []string) (time.Time, error) {
+	{name: "monotonic", mono: true, pattern: lazyregexp.New(`^\[ *(\d{1,10})\.(\d{6})(?: <[^>\]]*>)?\](?:\[ *[TC]\d+\])? ?(.*)$`),
+		read: func(p []string) (time.Time, error) {
+			s, err := strconv.ParseInt(p[0], 10, 64)
+			us, err2 := strconv.ParseInt(p[1], 10, 64)
+			return time.UnixMicro(s*1e6 + us), errors.Join(err, err2)
+		}},
+	{name: "ctime", coarse: true, pattern: lazyregexp.New(`^\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] (.*)$`),
+		read: func(p []string) (time.Time, error) {
+			return time.Parse(time.ANSIC, p[0])
+		}},
+	{name: "short", coarse: true, pattern: lazyregexp.New(`^([\pL\d]{2,9})\.? ([ \d]?\d \d\d:\d\d:\d\d)(\.\d{1,9})? (.*)$`),
+		read: func(p []string) (time.Time, error) {
+			month, err := monthOf(p[0])
+			if err != nil {
+				return time.Time{}, err
+			}
+			return time.Parse("2006 1 _2 15:04:05", fmt.Sprintf("2000 %d %s%s", month, p[1], p[2])) // a leap year
+		}},
+	{name: "iso", coarse: true, year: true, pattern: lazyregexp.New(
+		`^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)([.,]\d{1,9})?(Z|[+-]\d\d:?\d\d) (.*)$`), read: func(p []string) (time.Time, error) {
 		zone := strings.Replace(strings.Replace(p[3], "Z", "+0000", 1), ":", "", 1)
 		return time.Parse("2006-01-02 15:04:05-0700", p[0]+" "+p[1]+strings.Replace(p[2], ",", ".", 1)+zone)
 	}},
-	{name: "full", coarse: true, year: true, pattern: lazyregexp.New(`^[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,9})? UTC (.*)$`), read: func(p []string) (time.Time, error) {
+	{name: "full", coarse: true, year: true, pattern: lazyregexp.New(
+		`^[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,9})? UTC (.*)$`), read: func(p []string) (time.Time, error) {
 		return time.Parse("2006-01-02 15:04:05", p[0]+p[1])
 	}},
-	{name: "local", coarse: true, pattern: lazyregexp.New(`^[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,9})? (?:[A-Z]{2,5}|[+-]\d\d(?:\d\d)?) (.*)$`), read: func(p []string) (time.Time, error) {
-		return time.Parse("2006-01-02 15:04:05", p[0]+p[1])
-	}},
+	{name: "local", coarse: true, pattern: lazyregexp.New(
+		`^[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,9})? (?:[A-Z]{2,5}|[+-]\d\d(?:\d\d)?) (.*)$`),
+		read: func(p []string) (time.Time, error) {
+			return time.Parse("2006-01-02 15:04:05", p[0]+p[1])
+		}},
 	{name: "unix", year: true, pattern: lazyregexp.New(`^(\d{9,10})\.(\d{6}) (.*)$`), read: func(p []string) (time.Time, error) {
 		s, err := strconv.ParseInt(p[0], 10, 64)
 		us, err2 := strconv.ParseInt(p[1], 10, 64)
@@ -135,7 +142,8 @@ func sniffLog(head []byte) bool {
 	if !ok || form.mono && consoleMark.Match(head) {
 		return false
 	}
-	return form.mono || form.name == "ctime" || bytesAny(head, " systemd[1]: ", " init.scope[1]: ", " kernel: ", " systemd: ", " kubelet[", " systemd 1 - ", " kernel - - ")
+	return form.mono || form.name == "ctime" || bytesAny(head, " systemd[1]: ", " init.scope[1]: ", " kernel: ", " systemd: ", " kubelet[",
+		" systemd 1 - ", " kernel - - ")
 }
 
 func bytesAny(head []byte, words ...string) bool {
@@ -321,7 +329,8 @@ func (l logLine) matters() bool {
 	case "kernel", "kubelet", "containerd", "crio", "systemd-networkd", "NetworkManager":
 		return true
 	case "systemd":
-		return !strings.Contains(l.msg, " libcontainer container ") && !strings.Contains(strings.ToLower(l.msg), " of user ") && !strings.Contains(l.msg, " Slice of UID ") && !strings.Contains(l.msg, " for UID ") && !strings.Contains(l.msg, " /run/user/")
+		return !strings.Contains(l.msg, " libcontainer container ") && !strings.Contains(strings.ToLower(l.msg), " of user ") &&
+			!strings.Contains(l.msg, " Slice of UID ") && !strings.Contains(l.msg, " for UID ") && !strings.Contains(l.msg, " /run/user/")
 	}
 	return false
 }
@@ -469,7 +478,8 @@ func (r *textLog) capture() (*boot.Capture, error) {
 			at = l.kernel
 		}
 		stamp := strconv.FormatInt(int64(max(at, 1)), 10)
-		e := entry{"MESSAGE": l.msg, "SYSLOG_IDENTIFIER": l.tag, "_PID": cmp.Or(l.pid, "0"), "_HOSTNAME": l.host, "_SOURCE_MONOTONIC_TIMESTAMP": stamp}
+		e := entry{"MESSAGE": l.msg, "SYSLOG_IDENTIFIER": l.tag, "_PID": cmp.Or(l.pid, "0"), "_HOSTNAME": l.host,
+			"_SOURCE_MONOTONIC_TIMESTAMP": stamp}
 		if r.form.year && l.kernel == 0 && at > 0 {
 			e["__MONOTONIC_TIMESTAMP"], e["__REALTIME_TIMESTAMP"] = stamp, strconv.FormatInt(int64(l.at), 10)
 		}

@@ -10,9 +10,11 @@ import (
 // logVerbs are the words with which PID 1 begins a message about a unit, and the journal's message ID
 // that such a message has (systemd, src/core/job.c and the units' status formats).
 var logVerbs = []struct{ words, id string }{
-	{"Starting ", msgUnitStarting}, {"Mounting ", msgUnitStarting}, {"Activating swap ", msgUnitStarting}, {"Expecting device ", msgUnitStarting},
+	{"Starting ", msgUnitStarting}, {"Mounting ", msgUnitStarting}, {"Activating swap ", msgUnitStarting},
+	{"Expecting device ", msgUnitStarting},
 	{"Started ", msgUnitStarted}, {"Finished ", msgUnitStarted}, {"Reached target ", msgUnitStarted}, {"Mounted ", msgUnitStarted},
-	{"Activated swap ", msgUnitStarted}, {"Listening on ", msgUnitStarted}, {"Found device ", msgUnitStarted}, {"Created slice ", msgUnitStarted},
+	{"Activated swap ", msgUnitStarted}, {"Listening on ", msgUnitStarted}, {"Found device ", msgUnitStarted},
+	{"Created slice ", msgUnitStarted},
 	{"Failed to start ", msgUnitFailed}, {"Failed to mount ", msgUnitFailed}, {"Failed to activate swap ", msgUnitFailed},
 	{"Dependency failed for ", msgUnitFailed}, {"Timed out waiting for device ", msgUnitFailed},
 	{"Stopped target ", msgUnitStopped}, {"Stopped ", msgUnitStopped}, {"Unmounted ", msgUnitStopped},
@@ -92,15 +94,21 @@ func deviceUnit(path string) string {
 // describedUnits are descriptions in the unit files of systemd, cloud-init, kubelet's packages, the
 // container runtimes, Azure's agent and amazon-eks-ami of the units that the analysis knows.
 var describedUnits = map[string]string{
-	"kubelet: The Kubernetes Node Agent": "kubelet.service", "Kubernetes Kubelet": "kubelet.service", "Kubelet": "kubelet.service", "Kubernetes Kubelet Server": "kubelet.service",
-	"containerd container runtime": "containerd.service", "Docker Application Container Engine": "docker.service", "Container Runtime Interface for OCI (CRI-O)": "crio.service",
-	"Initial cloud-init job (pre-networking)": "cloud-init-local.service", "Cloud-init: Local Stage (pre-network)": "cloud-init-local.service",
+	"kubelet: The Kubernetes Node Agent": "kubelet.service", "Kubernetes Kubelet": "kubelet.service", "Kubelet": "kubelet.service",
+	"Kubernetes Kubelet Server":    "kubelet.service",
+	"containerd container runtime": "containerd.service", "Docker Application Container Engine": "docker.service",
+	"Container Runtime Interface for OCI (CRI-O)":       "crio.service",
+	"Initial cloud-init job (pre-networking)":           "cloud-init-local.service",
+	"Cloud-init: Local Stage (pre-network)":             "cloud-init-local.service",
 	"Initial cloud-init job (metadata service crawler)": "cloud-init.service", "Cloud-init: Network Stage": "cloud-init.service",
 	"Apply the settings specified in cloud-config": "cloud-config.service", "Cloud-init: Config Stage": "cloud-config.service",
 	"Execute cloud user/final scripts": "cloud-final.service", "Cloud-init: Final Stage": "cloud-final.service",
-	"Wait for Network to be Configured": "systemd-networkd-wait-online.service", "Network Manager Wait Online": "NetworkManager-wait-online.service",
-	"Network is Online": "network-online.target", "Azure Linux Agent": "walinuxagent.service", "Wait until snapd is fully seeded": "snapd.seeded.service",
-	"EKS Nodeadm Config": "nodeadm-config.service", "EKS Nodeadm Run": "nodeadm-run.service",
-	"Multi-User System": "multi-user.target", "Graphical Interface": "graphical.target", "Basic System": "basic.target", "System Initialization": "sysinit.target",
-	"Local File Systems": "local-fs.target", "Remote File Systems": "remote-fs.target", "Swap": "swap.target", "Swaps": "swap.target",
+	"Wait for Network to be Configured": "systemd-networkd-wait-online.service",
+	"Network Manager Wait Online":       "NetworkManager-wait-online.service",
+	"Network is Online":                 "network-online.target", "Azure Linux Agent": "walinuxagent.service",
+	"Wait until snapd is fully seeded": "snapd.seeded.service",
+	"EKS Nodeadm Config":               "nodeadm-config.service", "EKS Nodeadm Run": "nodeadm-run.service",
+	"Multi-User System": "multi-user.target", "Graphical Interface": "graphical.target", "Basic System": "basic.target",
+	"System Initialization": "sysinit.target",
+	"Local File Systems":    "local-fs.target", "Remote File Systems": "remote-fs.target", "Swap": "swap.target", "Swaps": "swap.target",
 }

@@ -276,7 +276,8 @@ func readPlotJSON(data []byte) (*boot.Capture, error) {
 		if r.Name == "" || stamp(r.Activating) == 0 {
 			continue
 		}
-		u := boot.Unit{ID: r.Name, Stamps: boot.Stamps{Activating: stamp(r.Activating), Activated: stamp(r.Activated), Deactivating: stamp(r.Deactivating), Deactivated: stamp(r.Deactivated)}}
+		u := boot.Unit{ID: r.Name, Stamps: boot.Stamps{Activating: stamp(r.Activating), Activated: stamp(r.Activated),
+			Deactivating: stamp(r.Deactivating), Deactivated: stamp(r.Deactivated)}}
 		last = max(last, u.Activated, u.Deactivated)
 		if stamp(r.Time) == 0 {
 			u.Activated = u.Activating

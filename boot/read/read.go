@@ -68,7 +68,8 @@ func Bytes(data []byte) (*boot.Capture, error) {
 	if errors.Is(err, ErrUnknownFormat) {
 		return nil, explained(err, data)
 	}
-	if err == nil && (slices.Contains(c.Sources, "log") || slices.Contains(c.Sources, "cloud-init-show") || slices.Contains(c.Sources, "cloud-init-blame")) {
+	if err == nil && (slices.Contains(c.Sources, "log") || slices.Contains(c.Sources, "cloud-init-show") ||
+		slices.Contains(c.Sources, "cloud-init-blame")) {
 		err = besides(c, data)
 	}
 	if err != nil {
@@ -106,7 +107,8 @@ const sniffed = 64 << 10
 
 func as(data []byte, formats ...format) (*boot.Capture, error) {
 	if len(data) > boot.MaxDocument {
-		return nil, fmt.Errorf("read boot: %d bytes, more than the limit of %d; cut the journal to one boot with `journalctl -b`", len(data), boot.MaxDocument)
+		return nil, fmt.Errorf("read boot: %d bytes, more than the limit of %d; cut the journal to one boot with `journalctl -b`",
+			len(data), boot.MaxDocument)
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	head := bytes.TrimLeft(data, " \t\r\n")

@@ -55,7 +55,8 @@ func credibleTime(t time.Time) bool { return t.Year() >= 1970 && t.Year() < 2200
 
 // spanUnits are the units of systemd's lengths of time, in microseconds (systemd.time(7)).
 var spanUnits = map[string]float64{
-	"y": 31557600e6, "month": 2629800e6, "w": 604800e6, "d": 86400e6, "h": 3600e6, "min": 60e6, "s": 1e6, "ms": 1e3, "us": 1, "µs": 1, "μs": 1,
+	"y": 31557600e6, "month": 2629800e6, "w": 604800e6, "d": 86400e6, "h": 3600e6, "min": 60e6, "s": 1e6, "ms": 1e3,
+	"us": 1, "µs": 1, "μs": 1,
 }
 
 // parseSpan reads a length as systemd prints it: "16min 40.410s", "270ms", "0".

@@ -125,7 +125,8 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	}
 	for _, p := range results {
 		if p.Action == poolstate.DoNothing && p.Error == "" && len(p.Held) > 0 {
-			c.global.Log.Warn("nothing was done for a pool that needs it", "pool", p.Name, "because", texts(p.Why), "held", texts(p.Held), "hint", "kamino plan --pool "+p.Name)
+			c.global.Log.Warn("nothing was done for a pool that needs it", "pool", p.Name, "because", texts(p.Why), "held", texts(p.Held),
+				"hint", "kamino plan --pool "+p.Name)
 		}
 	}
 	report := autoReport{Pools: results}

@@ -83,7 +83,8 @@ func bootWithin(name string, a *boot.Analysis, limit boot.Micros) error {
 	case !a.GoalEnded():
 		return kamino.WithHint(fmt.Errorf("%s: judge the budget of %s: %s had not ended when the record ended", name, limit, a.Goal), more)
 	case !a.FromStart():
-		return kamino.WithHint(fmt.Errorf("%s: judge the budget of %s: times count from the start of %s, and what came before is not known", name, limit, a.Origin()), more)
+		return kamino.WithHint(fmt.Errorf("%s: judge the budget of %s: times count from the start of %s, and what came before is not known",
+			name, limit, a.Origin()), more)
 	}
 	return nil
 }
@@ -191,7 +192,8 @@ func (b *bootCommand) pool(ctx context.Context, files []string) (*boot.PoolRepor
 		}
 	}
 	if read == 0 {
-		return nil, kamino.WithHint(fmt.Errorf("summarize boots: none of %d files could be read", len(files)), "kamino boot --help lists what can be read")
+		return nil, kamino.WithHint(fmt.Errorf("summarize boots: none of %d files could be read", len(files)),
+			"kamino boot --help lists what can be read")
 	}
 	return p.Report(), nil
 }

@@ -30,11 +30,13 @@ func newCluster(_ context.Context, a *app) (kamino.Cluster, error) {
 func restConfig(a *app) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = a.global.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.global.kubeContext})
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: a.global.kubeContext})
 	if raw, err := loader.RawConfig(); err == nil && len(raw.Clusters) == 0 && a.env("KUBERNETES_SERVICE_HOST") == "" {
 		// The library would use localhost:8080.
 		if file := a.env("KUBECONFIG"); file != "" && a.global.kubeconfig == "" {
-			return nil, kamino.WithHint(fmt.Errorf("read kubeconfig: $KUBECONFIG is %q, which does not exist or names no cluster", file), "name another one with --kubeconfig or $KUBECONFIG")
+			return nil, kamino.WithHint(fmt.Errorf("read kubeconfig: $KUBECONFIG is %q, which does not exist or names no cluster", file),
+				"name another one with --kubeconfig or $KUBECONFIG")
 		}
 		return nil, kamino.WithHint(errors.New("no kubeconfig found and not running in a pod"), "name one with --kubeconfig or $KUBECONFIG")
 	}

@@ -47,15 +47,19 @@ away then is given back by the next process.`,
 	f := cmd.Flags()
 	c.sel.addRules(a, f)
 	f.IntVar(&c.maxDonors, "max-donors", 1, "maximum number of donors away in the cluster at the same time")
-	f.IntVar(&c.sel.maxNotReady, "max-not-ready", c.sel.opts.MaxNotReady, "take no donor while more than this many other nodes are NotReady")
+	f.IntVar(&c.sel.maxNotReady, "max-not-ready", c.sel.opts.MaxNotReady,
+		"take no donor while more than this many other nodes are NotReady")
 	f.Var(&c.resync, "resync", "maximum interval between two reconciliations of a prototype")
 	f.Var(&c.retry, "retry", "delay before the next run after one that failed; doubled with each failure, up to 12h")
-	f.Float32Var(&c.perSecond, "passes-per-second", 10, "maximum number of reconciliations per second that read the cloud, for all pools together")
+	f.Float32Var(&c.perSecond, "passes-per-second", 10,
+		"maximum number of reconciliations per second that read the cloud, for all pools together")
 	f.Var(&c.grace, "grace", "how long to wait on termination for donors to come back")
 	f.Var(&c.leaseTime, "lease-time", "duration of the leader's lease: how long after its last renewal another replica may take over, at least 2s")
-	f.StringSliceVar(&c.trustProbesIn, "trust-probes-in", nil, "namespaces in which the probe of a NodePrototype may choose a service account, use the host's namespaces and files, and be privileged")
+	f.StringSliceVar(&c.trustProbesIn, "trust-probes-in", nil,
+		"namespaces in which the probe of a NodePrototype may choose a service account, use the host's namespaces and files, and be privileged")
 	c.notify.add(f)
-	f.StringVar(&c.metrics, "metrics-address", ":8443", "address to serve /metrics on, with TLS, to clients that the API server authorizes for that path; 0 disables it")
+	f.StringVar(&c.metrics, "metrics-address", ":8443",
+		"address to serve /metrics on, with TLS, to clients that the API server authorizes for that path; 0 disables it")
 	f.StringVar(&c.health, "health-address", ":8081", "address to serve /healthz and /readyz on; 0 disables it")
 	return cmd
 }
@@ -99,8 +103,10 @@ func (c *controllerCommand) Run(ctx context.Context) error {
 	}
 	engine.Report = newEventLog(ctx, c.global.Log).event
 	return controller.Run(ctx, controller.Options{
-		Engine: engine, Cluster: cluster, Config: config, Log: c.global.Log, Defaults: opts, TrustProbesIn: c.trustProbesIn, MaxDonors: c.maxDonors,
-		Resync: c.resync.d, Retry: c.retry.d, PerSecond: c.perSecond, Look: func() func(context.Context) context.Context { return azure.NewLook().Context }, Grace: c.grace.d, LeaseTime: c.leaseTime.d,
+		Engine: engine, Cluster: cluster, Config: config, Log: c.global.Log, Defaults: opts, TrustProbesIn: c.trustProbesIn,
+		MaxDonors: c.maxDonors,
+		Resync:    c.resync.d, Retry: c.retry.d, PerSecond: c.perSecond,
+		Look: func() func(context.Context) context.Context { return azure.NewLook().Context }, Grace: c.grace.d, LeaseTime: c.leaseTime.d,
 		Version: c.global.Version, Requests: requests, Metrics: c.metrics, Health: c.health, Notify: c.notify.to,
 	})
 }

@@ -117,6 +117,7 @@ func (c *doctorCommand) allowed(ctx context.Context, cluster kamino.Cluster, che
 func printChecks(w io.Writer, checks []engine.Check) {
 	fmt.Fprintln(w, "CHECK\tOF\tRESULT\tFOUND\tWHAT TO DO")
 	for _, c := range checks {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Name, view.Shown(cmp.Or(c.Node, c.Pool)), c.State, view.OneLine(c.Found), cmp.Or(view.OneLine(c.Do), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Name, view.Shown(cmp.Or(c.Node, c.Pool)), c.State, view.OneLine(c.Found),
+			cmp.Or(view.OneLine(c.Do), "-"))
 	}
 }

@@ -77,13 +77,15 @@ func (v *budgetValue) Set(s string) error {
 	if !is {
 		v.times = 0
 		if err := v.durationValue.Set(s); err != nil {
-			return kamino.WithHint(errors.New(err.Error()), "use a time, for instance 10m, or a factor of what the pool's canaries take, for instance 2x")
+			return kamino.WithHint(errors.New(err.Error()),
+				"use a time, for instance 10m, or a factor of what the pool's canaries take, for instance 2x")
 		}
 		return nil
 	}
 	times, err := strconv.ParseFloat(factor, 64)
 	if err != nil || !(times >= 1 && times <= 100) {
-		return kamino.WithHint(fmt.Errorf("invalid factor %q", s), "use a number from 1 to 100 and x, for instance 2x or 1.5x, or a time, for instance 10m")
+		return kamino.WithHint(fmt.Errorf("invalid factor %q", s),
+			"use a number from 1 to 100 and x, for instance 2x or 1.5x, or a time, for instance 10m")
 	}
 	v.times = times
 	return nil

@@ -61,12 +61,14 @@ func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	f.StringVar(&g.SealImage, "image", "", "image of the seal pod, NAME@sha256:DIGEST (default $POD_IMAGE, else that of the pod of this process, else the only one that kamino init listed)")
 	f.StringVar(&g.PullSecret, "image-pull-secret", "", "secret in "+kamino.SystemNamespace+" for the registry of that image")
 	f.StringVar(&g.Provider, "provider", "", "cloud of the pools, azure or aws (default: from the nodes' provider IDs)")
-	f.StringVarP(&g.ResourceGroup, "resource-group", "g", "", "resource group of the cluster, where the rights are checked; pools are found by their nodes, wherever they are")
+	f.StringVarP(&g.ResourceGroup, "resource-group", "g", "",
+		"resource group of the cluster, where the rights are checked; pools are found by their nodes, wherever they are")
 	f.StringVarP(&g.Subscription, "subscription", "s", "", "Azure subscription, a GUID")
 	f.BoolVar(&g.InCluster, "in-cluster", false, "take subscription, resource group, cloud and credentials from the node's /etc/kubernetes/azure.json")
 	f.StringVar(&g.AzureConfig, "azure-config", "", "use this azure.json instead of the node's; implies --in-cluster")
 	f.StringVar(&g.Region, "region", "", "region of AWS (default: the region of the nodes)")
-	f.StringVar(&g.ClusterName, "cluster-name", "", "name of the cluster on AWS, in the names of parameters: /kamino/NAME/POOL/image (default: from the group's tag kubernetes.io/cluster/NAME)")
+	f.StringVar(&g.ClusterName, "cluster-name", "",
+		"name of the cluster on AWS, in the names of parameters: /kamino/NAME/POOL/image (default: from the group's tag kubernetes.io/cluster/NAME)")
 	f.StringVar(&g.logLevel, "log-level", "INFO", "log level: DEBUG, INFO, WARNING, ERROR or CRITICAL")
 	f.StringVar(&g.logPrefix, "log-prefix", "", "prefix of each log line, without \":\" or space")
 	f.StringVar(&g.logFormat, "log-format", "text", "log format: text, or json (one object per line, always with the time)")
@@ -99,7 +101,8 @@ func (g *globalOptions) complete(a *app) error {
 	case g.logFormat != "text" && g.logFormat != "json":
 		return kamino.WithHint(fmt.Errorf("invalid log format %q", g.logFormat), "use --log-format text or json")
 	case g.logFormat == "json" && g.logPrefix != "":
-		return kamino.WithHint(fmt.Errorf("log prefix %q would make lines that are not JSON", g.logPrefix), "use --log-format text, or no --log-prefix")
+		return kamino.WithHint(fmt.Errorf("log prefix %q would make lines that are not JSON", g.logPrefix),
+			"use --log-format text, or no --log-prefix")
 	}
 	g.Log = newLogger(a.Err, level, g)
 	if a.libraries != nil {

@@ -50,7 +50,8 @@ images that are named, and the cluster is not contacted.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&c.images, "seal-image", nil, "additional image that may seal disks, by digest; may be repeated (default: the one of --image)")
+	f.StringArrayVar(&c.images, "seal-image", nil,
+		"additional image that may seal disks, by digest; may be repeated (default: the one of --image)")
 	f.BoolVar(&c.forget, "no-seal-image", false, "remove the images that may seal disks so far")
 	f.BoolVar(&c.dryRun, "dry-run", false, "submit everything as a server-side dry run, and change nothing")
 	c.out.add(cmd)
@@ -70,7 +71,8 @@ func (c *initCommand) Run(ctx context.Context) error {
 	}
 	for _, image := range c.images {
 		if !digest.MatchString(image) {
-			return kamino.WithHint(fmt.Errorf("invalid --seal-image %q: not pinned by a digest", image), "write REGISTRY/NAME@sha256:DIGEST; the digest is printed by: make image, or docker buildx imagetools inspect")
+			return kamino.WithHint(fmt.Errorf("invalid --seal-image %q: not pinned by a digest", image),
+				"write REGISTRY/NAME@sha256:DIGEST; the digest is printed by: make image, or docker buildx imagetools inspect")
 		}
 	}
 	if c.out.format == "json" || c.out.format == "yaml" {
@@ -105,7 +107,8 @@ func (c *initCommand) Run(ctx context.Context) error {
 		err = printErr
 	}
 	if err == nil && len(after) == 0 {
-		c.global.Log.Warn("no image may seal disks: every run is refused before it touches a node", "hint", "kamino init --seal-image REGISTRY/NAME@sha256:DIGEST")
+		c.global.Log.Warn("no image may seal disks: every run is refused before it touches a node", "hint",
+			"kamino init --seal-image REGISTRY/NAME@sha256:DIGEST")
 	}
 	return err
 }

@@ -26,7 +26,8 @@ func (o *outputFlag) add(cmd *cobra.Command, more ...string) {
 	usage := "table, wide (nothing omitted or truncated), json or yaml"
 	if len(more) > 0 {
 		last := len(more) - 1
-		usage = "table, wide (nothing omitted or truncated), " + strings.Join(append([]string{"json", "yaml"}, more[:last]...), ", ") + " or " + more[last]
+		usage = "table, wide (nothing omitted or truncated), " + strings.Join(append([]string{"json", "yaml"}, more[:last]...), ", ") +
+			" or " + more[last]
 	}
 	cmd.Flags().StringVarP(&o.format, "output", "o", "table", usage)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats(), cobra.ShellCompDirectiveNoFileComp))
@@ -42,7 +43,8 @@ func (o *outputFlag) check() error {
 		return nil
 	}
 	last := len(formats) - 1
-	return kamino.WithHint(fmt.Errorf("invalid output format %q", o.format), "use -o %s or %s", strings.Join(formats[:last], ", "), formats[last])
+	return kamino.WithHint(fmt.Errorf("invalid output format %q", o.format), "use -o %s or %s", strings.Join(formats[:last], ", "),
+		formats[last])
 }
 
 func (o *outputFlag) wide() bool { return o.format == "wide" }

@@ -35,7 +35,8 @@ func (p *patchFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&p.order.Scope, "scope", "", "which updates to install: all or security (default: as the manager is configured)")
 	f.StringVar(&p.order.Release, "releasever", "", "release for dnf; required on Amazon Linux 2023")
 	f.IntVar(&p.nodes, "nodes", d.Nodes, "how many nodes of a pool to patch, 1 to 3; the image renews the others")
-	f.StringVar(&p.reboot, "reboot", string(d.Order.Reboot), "whether to restart the node: auto (if an upgraded package requires it), always or never")
+	f.StringVar(&p.reboot, "reboot", string(d.Order.Reboot),
+		"whether to restart the node: auto (if an upgraded package requires it), always or never")
 	f.IntVar(&p.retries, "retries", d.Retries, "how many further candidates to try if one cannot be patched or is not healthy afterwards")
 	f.BoolVar(&p.held, "held", false, "upgrade packages on hold too, and put them on hold again")
 	f.StringVar(&p.order.Phased, "phased", "", "whether to install Ubuntu's phased updates: always or never (default: apt's choice, by the machine's ID)")

@@ -123,7 +123,8 @@ var actions = map[poolstate.Action]string{
 
 func printPool(w io.Writer, p poolstate.PoolPlan) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Name)
-	if i := slices.IndexFunc(p.Held, func(v kamino.Verdict) bool { return v.Code == kamino.CodeError }); i >= 0 && p.Action == poolstate.DoNothing && len(p.Candidates) == 0 {
+	if i := slices.IndexFunc(p.Held, func(v kamino.Verdict) bool { return v.Code == kamino.CodeError }); i >= 0 &&
+		p.Action == poolstate.DoNothing && len(p.Candidates) == 0 {
 		fmt.Fprintf(w, "Error:\t%s\n", p.Held[i].Text) // image and nodes are not known
 		return
 	}
@@ -176,7 +177,10 @@ func printPool(w io.Writer, p poolstate.PoolPlan) {
 // lackPatchOnly reports whether a node would be a candidate if anything recorded when it was
 // patched.
 func lackPatchOnly(candidates []kamino.Candidate) bool {
-	return slices.ContainsFunc(candidates, func(c kamino.Candidate) bool { return len(c.Reasons) == 1 && c.Reasons[0].Code == kamino.CodeNoPatch })
+	return slices.ContainsFunc(candidates, func(c kamino.Candidate) bool {
+		return len(c.Reasons) == 1 &&
+			c.Reasons[0].Code == kamino.CodeNoPatch
+	})
 }
 
 func printCandidates(w io.Writer, candidates []kamino.Candidate) {
@@ -198,6 +202,7 @@ func printCandidates(w io.Writer, candidates []kamino.Candidate) {
 		if ready == "0s" {
 			ready = "under 1m"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", rank, c.Node, view.Shown(c.Patched), view.Shown(ready), cmp.Or(strings.Join(reasons, "; "), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", rank, c.Node, view.Shown(c.Patched), view.Shown(ready),
+			cmp.Or(strings.Join(reasons, "; "), "-"))
 	}
 }

@@ -16,7 +16,8 @@ func checkPolicy(data []byte) (unreviewed int, err error) {
 		return 0, fmt.Errorf("decode seal policy: %w", err)
 	}
 	if doc.APIVersion != "kamino.dev/v1alpha1" || doc.Kind != "SealConfig" {
-		return 0, fmt.Errorf("decode seal policy: apiVersion and kind are %q and %q; write kamino.dev/v1alpha1 and SealConfig", doc.APIVersion, doc.Kind)
+		return 0, fmt.Errorf("decode seal policy: apiVersion and kind are %q and %q; write kamino.dev/v1alpha1 and SealConfig",
+			doc.APIVersion, doc.Kind)
 	}
 	return 0, nil
 }

@@ -37,7 +37,8 @@ func (p *proveFlags) add(f *pflag.FlagSet, o kamino.Proving) {
 // addNamed is add for a version that a person names.
 func (p *proveFlags) addNamed(f *pflag.FlagSet, o kamino.Proving) {
 	p.promote = string(o.Promote)
-	f.StringVar(&p.mode, "prove", string(kamino.ProveNone), "prove the version first: canary (one instance beside the pool; a version that fails is withdrawn), or none")
+	f.StringVar(&p.mode, "prove", string(kamino.ProveNone),
+		"prove the version first: canary (one instance beside the pool; a version that fails is withdrawn), or none")
 	p.addLimits(f, o)
 }
 
@@ -50,7 +51,8 @@ func (p *proveFlags) addLimits(f *pflag.FlagSet, o kamino.Proving) {
 }
 
 func (p *proveFlags) options() kamino.Proving {
-	return kamino.Proving{Mode: kamino.ProveMode(p.mode), For: p.bake.d, Budget: p.budget.d, Times: p.budget.times, Promote: kamino.PromoteMode(p.promote), Probe: p.job, Without: p.without}
+	return kamino.Proving{Mode: kamino.ProveMode(p.mode), For: p.bake.d, Budget: p.budget.d, Times: p.budget.times,
+		Promote: kamino.PromoteMode(p.promote), Probe: p.job, Without: p.without}
 }
 
 // read reads and checks the probe, before any call. Errors that its text does not show, such as a
@@ -130,7 +132,8 @@ same way. It has no seal receipt, which --accept-unsealed accepts.`,
 	f := cmd.Flags()
 	f.BoolVar(&c.promote.AdoptModel, "adopt-model", false, "replace an image that someone else has set in the model")
 	c.prove.addNamed(f, kamino.Defaults().Proof)
-	f.BoolVar(&c.promote.AcceptUnsealed, "accept-unsealed", false, "accept a version without a seal receipt: every node made of it may have the identity (machine ID, host keys, certificates) and the secrets of the machine that it was made of, and no proof finds all of them")
+	f.BoolVar(&c.promote.AcceptUnsealed, "accept-unsealed", false,
+		"accept a version without a seal receipt: every node made of it may have the identity (machine ID, host keys, certificates) and the secrets of the machine that it was made of, and no proof finds all of them")
 	return cmd
 }
 
@@ -252,7 +255,8 @@ func (c *pointCommand) table(w io.Writer, r engine.Rollback) {
 	} else if r.To == "" || r.To == r.From {
 		fmt.Fprintf(w, "Next node:\tboots from %s, as before\n", bootsFrom(r))
 	} else {
-		fmt.Fprintf(w, "Next node:\tboots from %s, before from %s%s\n", bootsFrom(r), cmp.Or(r.From, "an image that is not a prototype"), would)
+		fmt.Fprintf(w, "Next node:\tboots from %s, before from %s%s\n", bootsFrom(r), cmp.Or(r.From, "an image that is not a prototype"),
+			would)
 	}
 	printProved(w, r.Proof)
 	if r.Canary != "" {
@@ -289,7 +293,8 @@ still work. kamino resume ends the pause.`,
 			if len(words) == 0 {
 				return nil
 			}
-			return kamino.WithHint(fmt.Errorf("the reason must be given with a flag: %q", strings.Join(words, " ")), "use kamino pause --reason %q", strings.Join(words, " "))
+			return kamino.WithHint(fmt.Errorf("the reason must be given with a flag: %q", strings.Join(words, " ")),
+				"use kamino pause --reason %q", strings.Join(words, " "))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.setPaused(cmd.Context(), reason, func(ctx context.Context, e *engine.Engine) error { return e.Pause(ctx, reason) })

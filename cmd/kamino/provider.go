@@ -25,8 +25,9 @@ var schemes = map[string]string{"azure:": onAzure, "/subscriptions/": onAzure, "
 
 // flagsOf are the flags that only one cloud has.
 var flagsOf = map[string][]string{
-	onAzure: {"resource-group", "subscription", "in-cluster", "azure-config", "gallery", "keep-extension", "custom-data", "keep-custom-data", "protected-settings"},
-	onAWS:   {"region", "cluster-name"},
+	onAzure: {"resource-group", "subscription", "in-cluster", "azure-config", "gallery", "keep-extension", "custom-data",
+		"keep-custom-data", "protected-settings"},
+	onAWS: {"region", "cluster-name"},
 }
 
 var cloudNames = map[string]string{onAzure: "Azure", onAWS: "AWS"}
@@ -58,7 +59,8 @@ func newProvider(_ context.Context, g globalOptions) (kamino.Provider, error) {
 
 func newAzure(g globalOptions) (kamino.Provider, error) {
 	config := azure.Config{
-		Subscription: g.Subscription, ResourceGroup: g.ResourceGroup, Gallery: g.Gallery, UserAgent: "kamino", Clock: g.clock, Heard: g.heard,
+		Subscription: g.Subscription, ResourceGroup: g.ResourceGroup, Gallery: g.Gallery, UserAgent: "kamino",
+		Clock: g.clock, Heard: g.heard,
 	}
 	if g.InCluster {
 		config.File = cmp.Or(g.AzureConfig, azure.DefaultFile)
@@ -95,20 +97,24 @@ func (a *app) located(ctx context.Context, cluster kamino.Cluster) (globalOption
 	}
 	switch found := slices.Sorted(maps.Keys(first)); {
 	case g.Provider != "" && len(found) > 0 && !slices.Contains(found, g.Provider):
-		return g, kamino.WithHint(fmt.Errorf("--provider is %s, and the nodes of this cluster are on %s", g.Provider, cloudNames[found[0]]), "omit --provider")
+		return g, kamino.WithHint(fmt.Errorf("--provider is %s, and the nodes of this cluster are on %s", g.Provider, cloudNames[found[0]]),
+			"omit --provider")
 	case g.Provider != "":
 	case len(found) == 1:
 		g.Provider = found[0]
 	case len(found) > 1:
-		return g, kamino.WithHint(fmt.Errorf("this cluster has nodes on several clouds: node %s is on AWS, node %s on Azure", first[onAWS].Name, first[onAzure].Name),
+		return g, kamino.WithHint(fmt.Errorf("this cluster has nodes on several clouds: node %s is on AWS, node %s on Azure",
+			first[onAWS].Name, first[onAzure].Name),
 			"name the cloud of the pools that are meant with --provider azure or aws; nodes on the other are left alone")
 	default:
 		g.Provider = a.cloudOfEnvironment()
 	}
 	if n, ok := first[onAWS]; ok && g.Provider == onAWS {
 		region := regionOf(string(n.ProviderID))
-		if g.Region != "" && region != "" && !slices.ContainsFunc(nodes, func(n kamino.Node) bool { return regionOf(string(n.ProviderID)) == g.Region }) {
-			return g, kamino.WithHint(fmt.Errorf("--region is %s, and the nodes of this cluster are in %s", g.Region, region), "omit --region")
+		if g.Region != "" && region != "" && !slices.ContainsFunc(nodes,
+			func(n kamino.Node) bool { return regionOf(string(n.ProviderID)) == g.Region }) {
+			return g, kamino.WithHint(fmt.Errorf("--region is %s, and the nodes of this cluster are in %s", g.Region, region),
+				"omit --region")
 		}
 		g.Region = cmp.Or(g.Region, region)
 	}
@@ -122,7 +128,8 @@ func (a *app) cloudOfEnvironment() string {
 	told := func(names ...string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return a.env(name) != "" })
 	}
-	if told("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_FULL_URI") && !told("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_SUBSCRIPTION_ID") {
+	if told("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_FULL_URI") &&
+		!told("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_SUBSCRIPTION_ID") {
 		return onAWS
 	}
 	return onAzure
@@ -146,7 +153,8 @@ func (g globalOptions) refuseForeign() error {
 	for cloud, flags := range flagsOf {
 		for _, flag := range flags {
 			if cloud != g.Provider && slices.Contains(g.given, flag) {
-				return kamino.WithHint(fmt.Errorf("--%s is for clusters on %s only, and this one is on %s", flag, cloudNames[cloud], cloudNames[g.Provider]), "omit --%s", flag)
+				return kamino.WithHint(fmt.Errorf("--%s is for clusters on %s only, and this one is on %s", flag, cloudNames[cloud],
+					cloudNames[g.Provider]), "omit --%s", flag)
 			}
 		}
 	}

@@ -99,14 +99,16 @@ func poolsOf(ctx context.Context, provider kamino.Provider, nodes []kamino.Node,
 func remainsOf(ctx context.Context, provider kamino.Provider, pool kamino.Pool, homes map[string]remainder) ([]remainder, error) {
 	var out []remainder
 	var errs []error
-	names := map[kamino.Kind]string{kamino.KindSnapshot: kamino.SnapshotName(pool.Name), kamino.KindDefinition: kamino.DefinitionName(pool.Name), kamino.KindGallery: pool.Gallery}
+	names := map[kamino.Kind]string{kamino.KindSnapshot: kamino.SnapshotName(pool.Name),
+		kamino.KindDefinition: kamino.DefinitionName(pool.Name), kamino.KindGallery: pool.Gallery}
 	for _, kind := range append([]kamino.Kind{kamino.KindVersion, kamino.KindSnapshot, kamino.KindParameter}, provider.Homes()...) {
 		found, err := provider.Find(ctx, pool, kind, names[kind])
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read each %s of pool %s: %w", kind, pool.Name, err))
 		}
 		for _, a := range found {
-			r := remainder{Pool: pool.ID, What: string(kind) + " " + a.Name, ID: a.ID, Needed: needed(pool, a), Remove: removal(kind, a.ID), kind: kind}
+			r := remainder{Pool: pool.ID, What: string(kind) + " " + a.Name, ID: a.ID, Needed: needed(pool, a),
+				Remove: removal(kind, a.ID), kind: kind}
 			switch {
 			case slices.Contains(provider.Homes(), kind):
 				r.Pool = ""
@@ -176,26 +178,33 @@ func inCluster(nodes []kamino.Node, leases []kamino.Lease, original bool) []rema
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		out = append(out, remainder{What: "label " + key + " on " + boot.Count(labels[key], "node"), Remove: "kubectl label nodes -l " + key + " " + key + "-"})
+		out = append(out, remainder{What: "label " + key + " on " + boot.Count(labels[key], "node"), Remove: "kubectl label nodes -l " +
+			key + " " + key + "-"})
 	}
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		out = append(out, remainder{What: "annotation " + key + " on " + boot.Count(annotations[key], "node"), Remove: "kubectl annotate nodes --all " + key + "-"})
+		out = append(out, remainder{What: "annotation " + key + " on " + boot.Count(annotations[key], "node"),
+			Remove: "kubectl annotate nodes --all " + key + "-"})
 	}
 	// kubernetes#130887, see notAdmitted in kube/.
 	last, rollback := "unless Kamino is never installed again: an API server that saw the last binding of such a policy go refuses every seal pod until it is restarted", ""
 	if len(leases) > 0 {
 		if !original {
-			last, rollback = "it holds the leases", "kamino rollback reads them, until each pool is back at its original model, or stays with its image for good"
+			last, rollback = "it holds the leases",
+				"kamino rollback reads them, until each pool is back at its original model, or stays with its image for good"
 		}
 		out = append(out, remainder{What: "the leases of " + boot.Count(len(leases), "pool") + ", with the former models", Needed: rollback,
 			Remove: "kubectl delete lease -n " + kamino.SystemNamespace + " -l app.kubernetes.io/managed-by=kamino"})
 	}
 	return append(out,
-		remainder{What: "lists of packages of versions", Remove: "kubectl delete configmap -n " + kamino.SystemNamespace + " -l app.kubernetes.io/name=kamino-packages"},
-		remainder{What: "the kind NodePrototype and its objects, which helm uninstall leaves", Remove: "kubectl delete crd --ignore-not-found nodeprototypes.kamino.dev"},
-		remainder{What: "namespace " + kamino.SystemNamespace + ", roles and admission policies of kamino init; those of the chart go with helm uninstall kamino-base", Needed: last,
+		remainder{What: "lists of packages of versions", Remove: "kubectl delete configmap -n " + kamino.SystemNamespace +
+			" -l app.kubernetes.io/name=kamino-packages"},
+		remainder{What: "the kind NodePrototype and its objects, which helm uninstall leaves",
+			Remove: "kubectl delete crd --ignore-not-found nodeprototypes.kamino.dev"},
+		remainder{What: "namespace " + kamino.SystemNamespace +
+			", roles and admission policies of kamino init; those of the chart go with helm uninstall kamino-base", Needed: last,
 			Remove: "kamino init -o yaml | kubectl delete --ignore-not-found -f -"},
-		remainder{What: "namespace " + kamino.SystemNamespace + " of the chart", Needed: last, Remove: "kubectl delete namespace --ignore-not-found " + kamino.SystemNamespace})
+		remainder{What: "namespace " + kamino.SystemNamespace + " of the chart", Needed: last,
+			Remove: "kubectl delete namespace --ignore-not-found " + kamino.SystemNamespace})
 }
 
 // printRemains writes the list as a script that skips what is still needed.

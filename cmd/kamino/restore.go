@@ -51,10 +51,14 @@ it itself.`,
 	bothNames(cmd.Flags(), "pool")
 	cmd.Flags().BoolVar(&c.opts.DryRun, "dry-run", false, "list what would be given back, and change nothing")
 	cmd.Flags().StringArrayVar(&c.opts.Pools, "pool", nil, "only this pool, by name or ID; may be repeated")
-	cmd.Flags().BoolVar(&c.opts.PoolIsGone, "pool-is-gone", false, "the one pool named was deleted for good: give up its donors and its lease")
-	cmd.Flags().BoolVar(&c.everything, "everything", false, "also print what remains of Kamino, with the command that removes each item: for an uninstall")
-	cmd.Flags().StringVar(&c.release, "end-jobs-of", "", "first stop the jobs of this release in $POD_NAMESPACE, and wait until they have given back what they took; used by \"helm uninstall\"")
-	cmd.Flags().StringVar(&c.controllerRelease, "end-controller-of", "", "first stop the controller of this release in $POD_NAMESPACE, and wait until it has ended; used by \"helm uninstall\"")
+	cmd.Flags().BoolVar(&c.opts.PoolIsGone, "pool-is-gone", false,
+		"the one pool named was deleted for good: give up its donors and its lease")
+	cmd.Flags().BoolVar(&c.everything, "everything", false,
+		"also print what remains of Kamino, with the command that removes each item: for an uninstall")
+	cmd.Flags().StringVar(&c.release, "end-jobs-of", "",
+		"first stop the jobs of this release in $POD_NAMESPACE, and wait until they have given back what they took; used by \"helm uninstall\"")
+	cmd.Flags().StringVar(&c.controllerRelease, "end-controller-of", "",
+		"first stop the controller of this release in $POD_NAMESPACE, and wait until it has ended; used by \"helm uninstall\"")
 	a.addGallery(cmd.Flags())
 	c.out.add(cmd)
 	a.completes(cmd, "pool", poolWords)
@@ -114,6 +118,7 @@ func printLeft(w io.Writer, left []poolstate.Leftover, dryRun bool, failed error
 		if did == "" && dryRun {
 			did = "would be given back"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", view.Shown(l.Pool.Name()), view.Shown(l.Run), view.Shown(l.Node), l.What, cmp.Or(view.OneLine(did), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", view.Shown(l.Pool.Name()), view.Shown(l.Run), view.Shown(l.Node), l.What,
+			cmp.Or(view.OneLine(did), "-"))
 	}
 }

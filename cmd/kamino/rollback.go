@@ -67,7 +67,8 @@ also give them later, when the model is the original already.`,
 	a.addGallery(f)
 	f.StringVar(&c.customData, "custom-data", "", "with --to original: file with the model's custom data, not encoded")
 	f.BoolVar(&c.opts.KeepCustomData, "keep-custom-data", false, "with --to original: leave the custom data empty, as it is")
-	f.StringArrayVar(&c.protected, "protected-settings", nil, "with --to original: NAME=FILE, an extension and the JSON of its protected settings, or NAME=none if it has none; may be repeated")
+	f.StringArrayVar(&c.protected, "protected-settings", nil,
+		"with --to original: NAME=FILE, an extension and the JSON of its protected settings, or NAME=none if it has none; may be repeated")
 	c.out.add(cmd)
 	a.completes(cmd, "pool", poolWords)
 	a.completes(cmd, "to", versionWords(&c.opts.Pool))
@@ -158,10 +159,12 @@ func (c *rollbackCommand) readSecrets() error {
 		}
 		data, err := os.ReadFile(file)
 		if err != nil {
-			return kamino.WithHint(fmt.Errorf("read --protected-settings of %s: %w", name, err), "name the file with the object protectedSettings of your template; for an extension that has none: --protected-settings %s=%s", name, noSettings)
+			return kamino.WithHint(fmt.Errorf("read --protected-settings of %s: %w", name, err),
+				"name the file with the object protectedSettings of your template; for an extension that has none: --protected-settings %s=%s", name, noSettings)
 		}
 		if !json.Valid(data) {
-			return kamino.WithHint(fmt.Errorf("--protected-settings of %s: %s is not JSON", name, file), "it must hold the object protectedSettings of your template")
+			return kamino.WithHint(fmt.Errorf("--protected-settings of %s: %s is not JSON", name, file),
+				"it must hold the object protectedSettings of your template")
 		}
 		c.opts.Secrets.Protected[name] = data
 	}
@@ -171,7 +174,8 @@ func (c *rollbackCommand) readSecrets() error {
 // printGivenBack prints what was restored first.
 func printGivenBack(w io.Writer, r engine.Rollback) {
 	for _, l := range r.GivenBack {
-		fmt.Fprintf(w, "Given back:\t%s, of run %s, node %s: %s\n", l.What, view.Shown(l.Run), view.Shown(l.Node), cmp.Or(view.OneLine(cmp.Or(l.Done, l.Reason)), "-"))
+		fmt.Fprintf(w, "Given back:\t%s, of run %s, node %s: %s\n", l.What, view.Shown(l.Run), view.Shown(l.Node),
+			cmp.Or(view.OneLine(cmp.Or(l.Done, l.Reason)), "-"))
 	}
 }
 
@@ -180,7 +184,8 @@ func printRollback(w io.Writer, r engine.Rollback, opts engine.RollbackOptions) 
 	printGivenBack(w, r)
 	if !r.Changed {
 		if r.Since != "" {
-			fmt.Fprintf(w, "Nothing to do: new nodes boot from %s since version %s was taken back; --to VERSION goes further.\n", bootsFrom(r), r.Since)
+			fmt.Fprintf(w, "Nothing to do: new nodes boot from %s since version %s was taken back; --to VERSION goes further.\n",
+				bootsFrom(r), r.Since)
 			return
 		}
 		fmt.Fprintf(w, "Nothing to do: the model is at %s.\n", bootsFrom(r))

@@ -67,7 +67,8 @@ func knownCommand(root *cobra.Command, args []string) error {
 		return nil // cobra looks for the command behind the flags
 	}
 	root.InitDefaultHelpCmd()
-	if strings.HasPrefix(args[0], "__complete") || slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[0] || c.HasAlias(args[0]) }) {
+	if strings.HasPrefix(args[0], "__complete") ||
+		slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[0] || c.HasAlias(args[0]) }) {
 		return nil
 	}
 	return root.Args(root, args)
@@ -167,11 +168,14 @@ func plainFlagError(err error) error {
 	f, value := invalid.GetFlag(), invalid.GetValue()
 	switch f.Value.Type() {
 	case "int":
-		return kamino.WithHint(fmt.Errorf("invalid number %q for --%s", value, f.Name), "use a whole number, for instance --%s %s", f.Name, f.DefValue)
+		return kamino.WithHint(fmt.Errorf("invalid number %q for --%s", value, f.Name), "use a whole number, for instance --%s %s",
+			f.Name, f.DefValue)
 	case "float32":
-		return kamino.WithHint(fmt.Errorf("invalid number %q for --%s", value, f.Name), "use a number, for instance --%s %s", f.Name, f.DefValue)
+		return kamino.WithHint(fmt.Errorf("invalid number %q for --%s", value, f.Name), "use a number, for instance --%s %s",
+			f.Name, f.DefValue)
 	case "uint16":
-		return kamino.WithHint(fmt.Errorf("invalid port %q for --%s", value, f.Name), "use a number from 1 to 65535, for instance --%s 8080, or omit it", f.Name)
+		return kamino.WithHint(fmt.Errorf("invalid port %q for --%s", value, f.Name),
+			"use a number from 1 to 65535, for instance --%s 8080, or omit it", f.Name)
 	case "bool":
 		return kamino.WithHint(fmt.Errorf("invalid value %q for --%s", value, f.Name), "use --%s, or --%s=false", f.Name, f.Name)
 	}
@@ -193,7 +197,8 @@ func flagsLike(cmd *cobra.Command, name string) []string {
 }
 
 // sameFlags are names that other commands use for the same flag.
-var sameFlags = map[string]string{"to": "version", "version": "to", "pools": "pool", "vmss": "pool", "node": "target-node", "nodes": "target-node"}
+var sameFlags = map[string]string{"to": "version", "version": "to", "pools": "pool", "vmss": "pool",
+	"node": "target-node", "nodes": "target-node"}
 
 // noArguments refuses words that belong to no flag.
 func noArguments(cmd *cobra.Command, words []string) error {

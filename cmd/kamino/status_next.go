@@ -118,7 +118,8 @@ func startedBy(command, args []string) (pools []string, starts bool, err error) 
 	case at < 0 && len(command) > 0:
 		return nil, false, nil
 	}
-	root := newRootCommand(newApp(ioStreams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, func(string) string { return "" }, func(int) {}))
+	root := newRootCommand(newApp(ioStreams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, func(string) string { return "" },
+		func(int) {}))
 	cmd, rest, err := root.Find(words[at+1:])
 	if err != nil || cmd.Name() != "auto-update" {
 		return nil, false, nil

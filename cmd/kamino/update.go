@@ -38,11 +38,13 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.Var(&r.drainTimeout, "drain-timeout", "time limit for the whole drain; 0 means nine grace periods")
 	f.BoolVar(&o.Force, "force", false, "delete pods that have no controller and, once the drain times out, pods protected by a PodDisruptionBudget")
 	f.BoolVar(&o.AllowSpot, "allow-spot", false, "allow a spot instance as donor; the cloud may evict it meanwhile, and those of AWS cannot be stopped")
-	f.StringArrayVar(&r.labels, "require-label", nil, "use only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
+	f.StringArrayVar(&r.labels, "require-label", nil,
+		"use only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
 	f.StringVar(&r.policy, "seal-policy", "", "`file` with what may stay on the donor's disk besides what Kamino knows (docs/agent.md) (default: the text in $SEAL_POLICY)")
 	r.prove.add(f, r.opts.Proof)
 	a.addGallery(f)
-	f.StringArrayVar(&a.global.KeepExtension, "keep-extension", nil, "publisher/type of an extension that stays in the model; * matches any text; may be repeated")
+	f.StringArrayVar(&a.global.KeepExtension, "keep-extension", nil,
+		"publisher/type of an extension that stays in the model; * matches any text; may be repeated")
 }
 
 // options returns the options of a run. check must have passed.
@@ -90,7 +92,8 @@ func (r *runFlags) readPolicy(a *app) error {
 	if r.policy != "" {
 		var err error
 		if data, err = os.ReadFile(r.policy); err != nil {
-			return kamino.WithHint(fmt.Errorf("read --seal-policy: %w", err), "name a SealConfig; kamino-agent verify --inventory --write-allow FILE writes one on a node")
+			return kamino.WithHint(fmt.Errorf("read --seal-policy: %w", err),
+				"name a SealConfig; kamino-agent verify --inventory --write-allow FILE writes one on a node")
 		}
 	} else if len(data) == 0 {
 		return nil
@@ -135,7 +138,8 @@ is done. If it was built from another node, or withdrawn, --again builds another
 			if len(args) == 0 {
 				return nil
 			}
-			return kamino.WithHint(fmt.Errorf("unexpected argument %q", args[0]), "kamino update --target-node %s, if that is the node", args[0])
+			return kamino.WithHint(fmt.Errorf("unexpected argument %q", args[0]), "kamino update --target-node %s, if that is the node",
+				args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
@@ -226,7 +230,8 @@ func (r updateReport) table(w io.Writer) {
 		} else if r.Waiting {
 			use = "waits for " + poolstate.HowToPromote(r.Pool.Name(), r.Version)
 		}
-		fmt.Fprintf(w, "Nothing to do: version %s of pool %s is there, built from node %s, and %s.\n", r.Version, r.Pool.Name(), r.Donor, use)
+		fmt.Fprintf(w, "Nothing to do: version %s of pool %s is there, built from node %s, and %s.\n", r.Version,
+			r.Pool.Name(), r.Donor, use)
 		r.owner(w)
 		return
 	}
@@ -296,7 +301,8 @@ func (r updateReport) owner(w io.Writer) {
 		return
 	}
 	if r.Hidden {
-		fmt.Fprintf(w, "Hidden:\tno node boots from version %s; %s offers it\n", r.Version, poolstate.HowToPromote(r.Pool.Name(), r.Version))
+		fmt.Fprintf(w, "Hidden:\tno node boots from version %s; %s offers it\n", r.Version,
+			poolstate.HowToPromote(r.Pool.Name(), r.Version))
 	}
 	names := make([]string, len(r.Extensions))
 	for i, e := range r.Extensions {
@@ -306,7 +312,8 @@ func (r updateReport) owner(w io.Writer) {
 		fmt.Fprintf(w, "Image:\t%s, to be named where the owner of the launch template has its image\n", r.Image)
 		fmt.Fprintln(w, "Bootstrap:\tevery new node runs the user data of the launch template")
 	} else {
-		fmt.Fprintf(w, "Bootstrap:\tevery new node runs the model's extensions: %s; and its custom data, which Azure does not return\n", cmp.Or(strings.Join(names, ", "), "none"))
+		fmt.Fprintf(w, "Bootstrap:\tevery new node runs the model's extensions: %s; and its custom data, which Azure does not return\n",
+			cmp.Or(strings.Join(names, ", "), "none"))
 	}
 	if r.Owner == nil {
 		return
@@ -350,7 +357,8 @@ func printRun(w io.Writer, p *poolstate.Plan) {
 		fmt.Fprintf(w, "Expected:\t%s, donor away %s\n", view.Seconds(p.ExpectedSeconds), view.Seconds(p.ExpectedAwaySeconds))
 	}
 	if u := p.Unfinished; u != nil && u.Alive {
-		fmt.Fprintf(w, "Running:\t%s: donor %s, at step %s, begun %s; an update would leave\n", u.Run, view.Shown(u.Donor), view.Shown(u.Step), view.Instant(u.Started))
+		fmt.Fprintf(w, "Running:\t%s: donor %s, at step %s, begun %s; an update would leave\n", u.Run, view.Shown(u.Donor),
+			view.Shown(u.Step), view.Instant(u.Started))
 	}
 	if p.Waiting {
 		printWaits(w, p.Pool, p.Version)

@@ -54,7 +54,8 @@ var (
 	nextBuilt  = about("next_image_built_timestamp_seconds", "When the image of the next node was built.")
 	nextProven = about("next_image_proven", "Whether the image of the next node passed its proof: 1 or 0.")
 	behind     = about("next_image_behind_seconds", "How much later the best running node was patched than the image of the next node.")
-	differs    = about("next_image_packages_differ", "Whether the packages of the next node differ from those of the best running node: 1 or 0.")
+	differs    = about("next_image_packages_differ",
+		"Whether the packages of the next node differ from those of the best running node: 1 or 0.")
 	versions   = about("versions", "Image versions of the pool by their state.", "state")
 	runInfo    = about("run_info", "The run that holds the pool: always 1.", "run", "step")
 	runStart   = about("run_start_timestamp_seconds", "When the run that holds the pool began.")
@@ -68,11 +69,13 @@ var (
 )
 
 // lives are the states that a version can have.
-var lives = []kamino.Phase{kamino.PhaseBuilding, kamino.PhaseHidden, kamino.PhaseProving, kamino.PhaseWaiting, kamino.PhasePromoted, kamino.PhaseWithdrawn, kamino.PhaseFailed}
+var lives = []kamino.Phase{kamino.PhaseBuilding, kamino.PhaseHidden, kamino.PhaseProving, kamino.PhaseWaiting, kamino.PhasePromoted,
+	kamino.PhaseWithdrawn, kamino.PhaseFailed}
 
 // Describe implements prometheus.Collector.
 func (p *Pools) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{readable, nodes, nodesReady, configured, instances, nextInfo, nextBuilt, nextProven, behind, differs, versions, runInfo, runStart, runBeat,
+	for _, d := range []*prometheus.Desc{readable, nodes, nodesReady, configured, instances, nextInfo, nextBuilt, nextProven, behind,
+		differs, versions, runInfo, runStart, runBeat,
 		awaySince, lastEnd, lastFailed, refused, pinned, paused} {
 		to <- d
 	}
@@ -198,7 +201,8 @@ func (p pool) runs(s poolstate.PoolStatus) {
 
 // buildInfo is the program's version.
 func buildInfo(version string) prometheus.Collector {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "kamino_build_info", Help: "The version of kamino: always 1.", ConstLabels: prometheus.Labels{"version": version}})
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "kamino_build_info", Help: "The version of kamino: always 1.",
+		ConstLabels: prometheus.Labels{"version": version}})
 	g.Set(1)
 	return g
 }

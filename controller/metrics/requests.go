@@ -9,7 +9,8 @@ type Requests struct{ *prometheus.CounterVec }
 // NewRequests has to be registered.
 func NewRequests() Requests {
 	return Requests{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kamino_cloud_requests_total",
-		Help: "Requests to the cloud that ended, by what was called and the status code, or error where no answer came."}, []string{"call", "code"})}
+		Help: "Requests to the cloud that ended, by what was called and the status code, or error where no answer came."},
+		[]string{"call", "code"})}
 }
 
 // Heard counts one.

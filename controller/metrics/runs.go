@@ -44,7 +44,8 @@ func NewRuns(registry prometheus.Registerer, version string) *Runs {
 		withdrawn:  counter("withdrawals_total", "Image versions that failed and were withdrawn."),
 		steps:      histogram("run_step_duration_seconds", "Time that the steps of runs took.", "step"),
 		away:       histogram("donor_away_duration_seconds", "Time that donors were away.", "pool"),
-		boots:      histogram("node_ready_duration_seconds", "Time from an instance that runs to its Ready node, by the image version of a canary or first node.", "pool", "version"),
+		boots: histogram("node_ready_duration_seconds",
+			"Time from an instance that runs to its Ready node, by the image version of a canary or first node.", "pool", "version"),
 	}
 	registry.MustRegister(r.Pools, buildInfo(version))
 	return r

@@ -26,9 +26,11 @@ func Find(t testing.TB) Chromium {
 // profile of before, and asks nobody but the page's own host.
 func (c Chromium) Run(t testing.TB, args ...string) (out, log []byte) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), string(c), append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--enable-logging=stderr", "--v=0",
-		"--user-data-dir=" + t.TempDir()}, args...)...)
+	cmd := exec.CommandContext(t.Context(), string(c),
+		append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+			"--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+			"--enable-logging=stderr", "--v=0",
+			"--user-data-dir=" + t.TempDir()}, args...)...)
 	var printed, logged bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &printed, &logged
 	if err := cmd.Run(); err != nil {

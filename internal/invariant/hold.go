@@ -25,7 +25,8 @@ func readyBeforeService(a *Auditor, s *State, c Call) {
 		}
 	}
 	if c.Verb == Release && m != nil && (m.Power != On || !m.Kubelet || m.Touched != "") {
-		a.Violate("I31", "%s puts machine %s back in service: power %s, kubelet %v, disk touched by %q", c.Process, m.ID, m.Power, m.Kubelet, m.Touched)
+		a.Violate("I31", "%s puts machine %s back in service: power %s, kubelet %v, disk touched by %q", c.Process, m.ID, m.Power,
+			m.Kubelet, m.Touched)
 	}
 }
 

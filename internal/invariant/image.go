@@ -192,7 +192,8 @@ func ledgerKept(a *Auditor, was, is *State, c Call) {
 	if c.Verb != SetLease {
 		return
 	}
-	if x, y := was.lease(c.Pool), is.lease(c.Pool); x.Original != "" && !equalID(x.Original, y.Original) || x.Former != "" && y.Former == "" {
+	if x, y := was.lease(c.Pool), is.lease(c.Pool); x.Original != "" && !equalID(x.Original, y.Original) ||
+		x.Former != "" && y.Former == "" {
 		a.Violate("I8", "%s loses a saved model: %q, %q become %q, %q", c.Process, x.Former, x.Original, y.Former, y.Original)
 	}
 }

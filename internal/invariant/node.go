@@ -30,7 +30,8 @@ func (a *Auditor) foreignOf(n *Node) foreign {
 	for key, value := range n.Annotations {
 		switch key {
 		case annotationRun, annotationReceipt, annotationFailure, annotationProtect:
-		case "kamino.dev/packages", "kamino.dev/patch", "kamino.dev/patch-look", "kamino.dev/patch-failed", "weave.works/kured-most-recent-reboot-needed":
+		case "kamino.dev/packages", "kamino.dev/patch", "kamino.dev/patch-look", "kamino.dev/patch-failed",
+			"weave.works/kured-most-recent-reboot-needed":
 		default:
 			rest = append(rest, key+"="+value)
 		}

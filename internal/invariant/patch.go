@@ -60,7 +60,8 @@ func patchedKept(a *Auditor, s *State) {
 		told := n.Annotations["kamino.dev/patch-failed"]
 		switch {
 		case m.Unseen && !a.freed[n.Name] && (!n.kept() || json.Unmarshal([]byte(told), &why) != nil || why.Reason == ""):
-			a.Violate("I32", "node %s was begun and not examined, or is not in order, and does not stay blocked with a reason: %q", n.Name, told)
+			a.Violate("I32", "node %s was begun and not examined, or is not in order, and does not stay blocked with a reason: %q",
+				n.Name, told)
 		case !m.Unseen && n.Annotations["kamino.dev/patch"]+n.Annotations["kamino.dev/patch-look"] != "":
 			a.Violate("I32", "an answer of the agent is left on node %s, which was given back", n.Name)
 		}

@@ -41,7 +41,8 @@ func (r *rendering) call(at parse.Node, name string, args []reflect.Value) (v re
 		return reflect.ValueOf(f(args[0].String())), nil
 	case name == "len" && len(args) == 1 && args[0].Kind() == reflect.Slice:
 		return reflect.ValueOf(args[0].Len()), nil
-	case name == "eq" && len(args) == 2 && args[0].IsValid() && args[1].IsValid() && args[0].Type() == args[1].Type() && args[0].Comparable():
+	case name == "eq" && len(args) == 2 && args[0].IsValid() && args[1].IsValid() && args[0].Type() == args[1].Type() &&
+		args[0].Comparable():
 		return reflect.ValueOf(args[0].Equal(args[1])), nil
 	case name == "gt" && len(args) == 2 && args[0].CanInt() && args[1].CanInt():
 		return reflect.ValueOf(args[0].Int() > args[1].Int()), nil

@@ -55,7 +55,8 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 		s.Canaries = append(s.Canaries, invariant.Canary{Name: c.Name, Pool: string(c.pool), Run: c.Run})
 	}
 	for id, p := range w.pools {
-		pool := invariant.Pool{ID: string(id), Image: p.image, Next: w.bootsFrom(p), Revision: p.revisionText(), Capacity: p.capacity, Refused: len(p.refusals) > 0, Owned: p.owner != nil,
+		pool := invariant.Pool{ID: string(id), Image: p.image, Next: w.bootsFrom(p), Revision: p.revisionText(), Capacity: p.capacity,
+			Refused: len(p.refusals) > 0, Owned: p.owner != nil,
 			Replaces: w.replaces, Suspended: p.suspended}
 		if p.personRun != "" && p.personRun == w.standing(id).Holder {
 			pool.Person = p.byPerson
@@ -64,7 +65,8 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	}
 	for id, m := range w.machines {
 		machine := invariant.Machine{ID: string(id), VM: m.VMID, Pool: string(m.Pool), Power: invariant.Power(m.Power),
-			Kubelet: m.Kubelet, Touched: m.Touched, Sealed: m.Sealed, Disk: m.Disk, Image: m.Image, Service: m.held == "" || m.held == kamino.InService, Local: m.local,
+			Kubelet: m.Kubelet, Touched: m.Touched, Sealed: m.Sealed, Disk: m.Disk, Image: m.Image, Service: m.held == "" ||
+				m.held == kamino.InService, Local: m.local,
 			Reboots:   !m.Kubelet && m.Boots > 0 && m.reboot == m.Boots,
 			Upgrading: m.Working(), Unseen: m.Unseen || m.ill(), InOrder: !m.ill() && !m.pending && m.Looked == m.BootID}
 		if m.Sealed != "" {
@@ -104,7 +106,8 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 func (a *audit) leases(s *invariant.State) *invariant.State {
 	s.Now, s.Leases = a.w.now, s.Leases[:0]
 	for _, l := range a.w.allLeases() {
-		lease := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Acts: texts(l.Record.Acts), DonorVM: l.Record.VMID, Version: l.Record.Version}
+		lease := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Acts: texts(l.Record.Acts),
+			DonorVM: l.Record.VMID, Version: l.Record.Version}
 		if l.Ledger.Former != nil {
 			lease.Former = l.Ledger.Former.Image
 		}
@@ -150,7 +153,8 @@ func pictureNode(n *simNode, before []invariant.Node) invariant.Node {
 
 func pictureArtifact(v kamino.Artifact, pool kamino.PoolID, kind invariant.Kind) invariant.Artifact {
 	return invariant.Artifact{Kind: kind, Pool: string(pool), Name: v.Name, ID: v.ID, State: string(v.State), Ready: v.Ready,
-		Source: v.Source, Run: v.Tags[kamino.TagRun], Receipt: v.Tags[kamino.TagReceipt], Ours: !v.OfFormer && (v.Tags[kamino.TagRun] != "" || v.Tags[kamino.TagBuiltFrom] != "")}
+		Source: v.Source, Run: v.Tags[kamino.TagRun], Receipt: v.Tags[kamino.TagReceipt], Ours: !v.OfFormer &&
+			(v.Tags[kamino.TagRun] != "" || v.Tags[kamino.TagBuiltFrom] != "")}
 }
 
 func (a *audit) check() {

@@ -133,7 +133,8 @@ func (w *world) canaryJoins(c *simCanary) {
 	n.Created, n.MachineID = w.now, m.VMID
 	n.Taints = append(n.Taints, kamino.Taint{Key: kamino.TaintCanary, Effect: "NoSchedule"})
 	n.Labels[kamino.LabelCanary] = "true"
-	report, _ := json.Marshal(kamino.NodeReport{Nonce: c.nonce, At: w.now, MachineID: n.MachineID, SSHKeys: []string{m.sshKey()}, Timing: cloneBoot})
+	report, _ := json.Marshal(kamino.NodeReport{Nonce: c.nonce, At: w.now, MachineID: n.MachineID,
+		SSHKeys: []string{m.sshKey()}, Timing: cloneBoot})
 	n.Annotations[kamino.AnnotationReport] = string(report)
 	switch c.sick {
 	case twin:
@@ -217,7 +218,8 @@ func (c simCluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out
 		if out.Node.UID != "" {
 			probed := w.probe == order.Run+" on "+order.Node && w.probeNonce == order.Nonce
 			out.Probe = kamino.ProbeState{Wanted: order.Probe != nil, Started: probed, Done: probed}
-			out.Daemons = []kamino.DaemonPod{{Set: "kube-system/proxy", Ready: !out.Node.Tainted(kamino.TaintCanary) && !w.lacking(order.Node), Beside: true}}
+			out.Daemons = []kamino.DaemonPod{{Set: "kube-system/proxy", Ready: !out.Node.Tainted(kamino.TaintCanary) &&
+				!w.lacking(order.Node), Beside: true}}
 		}
 		return nil
 	})

@@ -87,7 +87,8 @@ func (c simCluster) mark(ctx context.Context, node kamino.Node, mark *kamino.Mar
 		if n.UID != node.UID {
 			return fmt.Errorf("node %s: UID: %w", node.Name, kamino.ErrConflict)
 		}
-		if now, ok := n.Annotations[kamino.AnnotationProtect]; mark != nil && n.Annotations[kamino.AnnotationRun] == "" && (ok != (mark.Protection != nil) || ok && now != *mark.Protection) {
+		if now, ok := n.Annotations[kamino.AnnotationProtect]; mark != nil && n.Annotations[kamino.AnnotationRun] == "" &&
+			(ok != (mark.Protection != nil) || ok && now != *mark.Protection) {
 			return fmt.Errorf("node %s: its protection has changed: %w", node.Name, kamino.ErrConflict)
 		}
 		what := w.audit.before(c.p.onNode(n.Node, markVerb(mark)))
@@ -135,7 +136,8 @@ func (n *simNode) unmark() {
 	n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return t.Key == kamino.TaintBlock })
 }
 
-func (c simCluster) Rehearse(ctx context.Context, node kamino.Node, order kamino.SealOrder, opts kamino.DrainOptions) (stuck []kamino.Pod, err error) {
+func (c simCluster) Rehearse(ctx context.Context, node kamino.Node, order kamino.SealOrder, opts kamino.DrainOptions) (stuck []kamino.Pod,
+	err error) {
 	err = c.call(ctx, call{method: "Rehearse", subject: node.Name}, func(*fault) error {
 		stuck = nil
 		if order.Patch == nil {
@@ -148,7 +150,8 @@ func (c simCluster) Rehearse(ctx context.Context, node kamino.Node, order kamino
 		}
 		for _, p := range c.p.w.pods {
 			if p.node == node.Name && !p.daemon && !p.ending && p.bare && !opts.Force {
-				stuck = append(stuck, kamino.Pod{Namespace: p.Namespace, Name: p.Name, Reason: "no controller would recreate it", Stuck: true})
+				stuck = append(stuck, kamino.Pod{Namespace: p.Namespace, Name: p.Name, Reason: "no controller would recreate it",
+					Stuck: true})
 			}
 			if p.node == node.Name && p.comes && !p.ending {
 				stuck = append(stuck, p.returning())
@@ -166,7 +169,8 @@ func (p *simPod) returning() kamino.Pod {
 // refuseLocal is how package kube refuses a node whose machine has a local volume.
 func (w *world) refuseLocal(node kamino.Node) error {
 	if m := w.machines[node.ProviderID]; m != nil && m.local {
-		return &kamino.RefusedError{Subject: "node " + node.Name, Refusals: []kamino.Refusal{{Code: kamino.CodeLocalVolume, Why: "PersistentVolume pv keeps its data on this machine"}}}
+		return &kamino.RefusedError{Subject: "node " + node.Name,
+			Refusals: []kamino.Refusal{{Code: kamino.CodeLocalVolume, Why: "PersistentVolume pv keeps its data on this machine"}}}
 	}
 	return nil
 }

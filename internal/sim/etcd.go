@@ -52,7 +52,8 @@ func (w *world) backUpLease(l kamino.Lease) {
 }
 
 func (w *world) backUpNode(n *simNode) {
-	w.etcd.nodes = append(w.etcd.nodes, storedNode{w.now, n.Name, n.UID, maps.Clone(n.Annotations), maps.Clone(n.Labels), slices.Clone(n.Taints)})
+	w.etcd.nodes = append(w.etcd.nodes, storedNode{w.now, n.Name, n.UID, maps.Clone(n.Annotations), maps.Clone(n.Labels),
+		slices.Clone(n.Taints)})
 }
 
 // backUp begins the backups, before the first process.

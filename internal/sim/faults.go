@@ -169,7 +169,8 @@ func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
 		bucket = "" // whatever is written there
 	}
 	key := p.name + " " + c.method + " " + bucket
-	if until, ok := w.throttled[key]; ok && w.now.Before(until) && (c.write || !p.root().interrupted) { // a read that comes early is only answered so again
+	// a read that comes early is only answered so again
+	if until, ok := w.throttled[key]; ok && w.now.Before(until) && (c.write || !p.root().interrupted) {
 		w.audit.violate("I20", "%s %s was called %s before its Retry-After", c.method, c.subject, until.Sub(w.now))
 	}
 	if c.kube && w.now.Before(w.apiAway) {

@@ -67,7 +67,8 @@ func (f factoryProvider) Hold(ctx context.Context, pool kamino.Pool, id kamino.I
 		if m.standing() != kamino.InService {
 			return nil
 		}
-		w.audit.before(invariant.Call{Process: f.p.name, Verb: invariant.Hold, Pool: string(pool.ID), Machine: string(id), SeenVM: f.p.seenVM[id]})
+		w.audit.before(invariant.Call{Process: f.p.name, Verb: invariant.Hold, Pool: string(pool.ID), Machine: string(id),
+			SeenVM: f.p.seenVM[id]})
 		p.suspended, p.capacity, p.revision = true, p.capacity-1, w.next()
 		m.moves(w, kamino.Held, g.is(worlds.OperationFailed))
 		w.happened("%s takes %s out of service", f.p.name, m.Hostname)
@@ -112,7 +113,8 @@ func (f factoryProvider) Release(ctx context.Context, pool kamino.Pool, id kamin
 		case p.most > 0 && p.capacity >= p.most:
 			return fmt.Errorf("the capacity of pool %s is its maximum, %d: %w", pool.Name, p.most, kamino.ErrInProgress)
 		}
-		w.audit.before(invariant.Call{Process: f.p.name, Verb: invariant.Release, Pool: string(pool.ID), Machine: string(id), SeenVM: f.p.seenVM[id]})
+		w.audit.before(invariant.Call{Process: f.p.name, Verb: invariant.Release, Pool: string(pool.ID), Machine: string(id),
+			SeenVM: f.p.seenVM[id]})
 		p.capacity, p.revision = p.capacity+1, w.next()
 		m.moves(w, kamino.InService, g.is(worlds.OperationFailed))
 		w.happened("%s puts %s back in service", f.p.name, m.Hostname)
@@ -122,5 +124,6 @@ func (f factoryProvider) Release(ctx context.Context, pool kamino.Pool, id kamin
 
 // Lost implements kamino.Standby.
 func (f factoryProvider) Lost(pool kamino.Pool, id kamino.InstanceID) kamino.Warning {
-	return kamino.Warning{Found: fmt.Sprintf("pool %s has one instance less: %s is gone", pool.Name, lastSegment(string(id))), Do: fmt.Sprintf("set its capacity to %d", pool.Capacity+1)}
+	return kamino.Warning{Found: fmt.Sprintf("pool %s has one instance less: %s is gone", pool.Name, lastSegment(string(id))),
+		Do: fmt.Sprintf("set its capacity to %d", pool.Capacity+1)}
 }

@@ -99,12 +99,14 @@ func (p *simSealPod) Ends(end worlds.End) {
 }
 
 // play lets the machine of a new pod play it.
-func (w *world) play(pods map[string]*simSealPod, key string, pod *simSealPod, node kamino.Node, task kamino.Task, order kamino.SealOrder, boot string) {
+func (w *world) play(pods map[string]*simSealPod, key string, pod *simSealPod, node kamino.Node, task kamino.Task,
+	order kamino.SealOrder, boot string) {
 	pod.w, pod.pods, pod.key, pod.late = w, pods, key, task == kamino.TaskSeal
 	if task != kamino.TaskSeal && task != kamino.TaskPatch {
 		node.BootID = "" // the others change nothing, or name their boot themselves
 	}
-	pod.order = worlds.Order{Task: task, Machine: node.SystemUUID, Within: node.BootID, Run: order.Run, Nonce: order.Nonce, Policy: policySum(order.Policy), Boot: boot}
+	pod.order = worlds.Order{Task: task, Machine: node.SystemUUID, Within: node.BootID, Run: order.Run, Nonce: order.Nonce,
+		Policy: policySum(order.Policy), Boot: boot}
 	pods[key] = pod
 	if m := w.machineOf(w.nodes[pod.node]); m != nil {
 		m.run(pod)
@@ -152,7 +154,8 @@ func (w *world) addMachine(pool kamino.PoolID, host, image string) *machine {
 	}
 	m := w.newMachine(kamino.Instance{
 		ID: id, Pool: pool, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Hostname: host, Power: kamino.PowerOn,
-		Disk: fmt.Sprintf("/disks/%s-%d", host, n), Image: image, Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"},
+		Disk: fmt.Sprintf("/disks/%s-%d", host, n), Image: image, Machine: kamino.Machine{Generation: "V2", Architecture: "x64",
+			SecurityType: "Standard"},
 	})
 	if p := w.pools[pool]; p != nil {
 		m.model = p.model
@@ -298,7 +301,8 @@ func (w *world) setPower(m *machine, want kamino.Power, fails bool) error {
 
 // shown is what package kube makes of a pod that ended so.
 func shown(e worlds.End) kamino.AgentPod {
-	out := kamino.AgentPod{Exists: true, Failed: e != worlds.End{}, Done: e == worlds.End{}, Ousted: e.Refused != "" || e.ExitCode >= 128, Started: e.Refused+e.Waiting == "",
+	out := kamino.AgentPod{Exists: true, Failed: e != worlds.End{}, Done: e == worlds.End{}, Ousted: e.Refused != "" || e.ExitCode >= 128,
+		Started: e.Refused+e.Waiting == "",
 		Refused: e.ExitCode == 3}
 	switch {
 	case e.Refused != "":
@@ -327,7 +331,8 @@ func (m *machine) SealDisk(o worlds.Order, forged bool) (map[string]string, bool
 	if forged {
 		o.Nonce = ""
 	}
-	r := kamino.Receipt{Run: o.Run, Nonce: o.Nonce, Policy: o.Policy, Donor: m.Hostname, SealedAt: m.w.now, VMID: m.VMID, Hash: "sha256:" + m.BootID, SSHKeys: []string{m.sshKey()}}
+	r := kamino.Receipt{Run: o.Run, Nonce: o.Nonce, Policy: o.Policy, Donor: m.Hostname, SealedAt: m.w.now, VMID: m.VMID,
+		Hash: "sha256:" + m.BootID, SSHKeys: []string{m.sshKey()}}
 	if m.Boots == 1 && m.Image == baseLTS {
 		r.Timing = genericBoot
 	}

@@ -75,7 +75,8 @@ func (w *world) notAdmitted() error {
 		return nil
 	}
 	w.hit(cellLimited(w.limited))
-	return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: string(w.limited), Why: "not admitted"}}}
+	return &kamino.RefusedError{Subject: "the seal pod",
+		Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: string(w.limited), Why: "not admitted"}}}
 }
 
 // cellLimited: something kept a pod out.
@@ -107,8 +108,10 @@ func (w *world) Script(node string) {
 	if m == nil || w.artifacts[key] != nil {
 		return
 	}
-	w.artifacts[key] = &simArtifact{pool: poolA, Artifact: kamino.Artifact{Kind: kamino.KindSnapshot, Name: name, ID: artifactID(poolA, kamino.KindSnapshot, name),
-		State: kamino.Succeeded, Ready: true, Percent: 100, Created: w.now, Source: m.Disk, Tags: map[string]string{kamino.TagBuiltFrom: node}}}
+	w.artifacts[key] = &simArtifact{pool: poolA, Artifact: kamino.Artifact{Kind: kamino.KindSnapshot, Name: name,
+		ID:    artifactID(poolA, kamino.KindSnapshot, name),
+		State: kamino.Succeeded, Ready: true, Percent: 100, Created: w.now, Source: m.Disk,
+		Tags: map[string]string{kamino.TagBuiltFrom: node}}}
 	w.happened("the original script takes a snapshot of %s", node)
 }
 
@@ -130,7 +133,8 @@ func (w *world) Squat() {
 	}
 	put := func(pods map[string]*simSealPod, key string) {
 		if pods[key] == nil {
-			pods[key] = &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Done: true, Started: true, Message: "succeeded"}, node: worlds.NoNode}
+			pods[key] = &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Done: true, Started: true, Message: "succeeded"},
+				node: worlds.NoNode}
 		}
 	}
 	put(w.sealPods, run)

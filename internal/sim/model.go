@@ -172,14 +172,16 @@ func (s simProvider) Withdraw(ctx context.Context, pool kamino.Pool, version str
 		left := slices.ContainsFunc(w.versions(pool.ID), func(v kamino.Artifact) bool {
 			return v.Name != version && v.State == kamino.Succeeded && !v.Excluded
 		})
-		if p := w.pools[pool.ID]; !left && !have.Excluded && p.image == artifactID(p.id, kamino.KindDefinition, kamino.DefinitionName(p.id.Name())) {
+		if p := w.pools[pool.ID]; !left && !have.Excluded &&
+			p.image == artifactID(p.id, kamino.KindDefinition, kamino.DefinitionName(p.id.Name())) {
 			return have, fmt.Errorf("withdraw version %s: %w", version, kamino.ErrInUse)
 		}
 		return have.Withdrawn(bad), nil
 	})
 }
 
-func (s simProvider) writeVersion(ctx context.Context, method string, pool kamino.PoolID, name string, change func(kamino.Version) (kamino.Version, error)) error {
+func (s simProvider) writeVersion(ctx context.Context, method string, pool kamino.PoolID, name string,
+	change func(kamino.Version) (kamino.Version, error)) error {
 	w := s.p.w
 	return s.p.call(ctx, call{method: method, subject: name, write: true}, func(f *fault) error {
 		have := w.artifacts[artifactKey(pool, kamino.KindVersion, name)]
@@ -269,7 +271,8 @@ func (w *world) bootsFrom(p *simPool) string {
 		if w.now.Before(a.settle) {
 			excluded = a.shown
 		}
-		if a.pool == p.id && a.Kind == kamino.KindVersion && a.State == kamino.Succeeded && !excluded && (newest == "" || kamino.CompareVersions(a.Name, newest) > 0) {
+		if a.pool == p.id && a.Kind == kamino.KindVersion && a.State == kamino.Succeeded && !excluded &&
+			(newest == "" || kamino.CompareVersions(a.Name, newest) > 0) {
 			image, newest = a.ID, a.Name
 		}
 	}
@@ -290,7 +293,8 @@ func (s simProvider) SetCapacity(ctx context.Context, pool kamino.Pool, instance
 		if p == nil || p.revisionText() != pool.Revision && pool.Revision != "" {
 			return fmt.Errorf("write capacity: %w", kamino.ErrConflict)
 		}
-		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.SetCapacity, Pool: string(pool.ID), Revision: pool.Revision, Instances: instances})
+		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.SetCapacity, Pool: string(pool.ID), Revision: pool.Revision,
+			Instances: instances})
 		w.grow(p, instances)
 		return nil
 	})

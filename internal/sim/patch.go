@@ -37,7 +37,8 @@ func (m *machine) ill() bool { return m.broken && m.release > 0 }
 // startPatch implements kamino.Cluster for the tasks of patches. What must hold of one is I32.
 func (c simCluster) startPatch(ctx context.Context, node kamino.Node, task kamino.Task, order kamino.SealOrder) error {
 	w, run := c.p.w, order.Run
-	verb := map[kamino.Task]invariant.Verb{kamino.TaskPatch: invariant.Patch, kamino.TaskReboot: invariant.Restart, kamino.TaskCheck: invariant.CheckNode, kamino.TaskLook: invariant.LookAt}[task]
+	verb := map[kamino.Task]invariant.Verb{kamino.TaskPatch: invariant.Patch, kamino.TaskReboot: invariant.Restart,
+		kamino.TaskCheck: invariant.CheckNode, kamino.TaskLook: invariant.LookAt}[task]
 	return c.call(ctx, call{method: "Patch", subject: string(task) + " " + run, write: true}, func(*fault) error {
 		n := w.nodes[node.Name]
 		if n == nil {
@@ -74,7 +75,8 @@ func (w *world) patchPods(node kamino.Node) (left []kamino.Pod) {
 		task, run, _ := strings.Cut(key, " ")
 		patches := slices.Contains([]kamino.Task{kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook}, kamino.Task(task))
 		if patches && pod.node == node.Name && !pod.Done && !pod.Failed && !(err == nil && mark != nil && mark.Run == run) {
-			left = append(left, kamino.Pod{Namespace: kamino.SystemNamespace, Name: task + "-" + run, Reason: "no controller would recreate it", Stuck: true})
+			left = append(left, kamino.Pod{Namespace: kamino.SystemNamespace, Name: task + "-" + run,
+				Reason: "no controller would recreate it", Stuck: true})
 		}
 	}
 	return left
@@ -104,7 +106,8 @@ func (c simCluster) AskPackages(ctx context.Context, node kamino.Node, order kam
 		pod.w, pod.pods, pod.key = w, w.patches, key
 		w.patches[key] = pod
 		m.Later(4*time.Second, func() {
-			if m.Kubelet && !w.mute && m.Tell(kamino.AnnotationPackages, worlds.Pack(order.Run, order.Nonce, "list", []byte(m.packages()))) {
+			if m.Kubelet && !w.mute && m.Tell(kamino.AnnotationPackages,
+				worlds.Pack(order.Run, order.Nonce, "list", []byte(m.packages()))) {
 				pod.Ends(worlds.End{})
 			}
 		})

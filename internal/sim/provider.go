@@ -88,8 +88,10 @@ func artifactID(pool kamino.PoolID, kind kamino.Kind, name string) string {
 func (w *world) addVersion(pool kamino.PoolID, name string) *simArtifact {
 	for _, a := range []kamino.Artifact{
 		{Kind: kamino.KindGallery, Name: galleryA},
-		{Kind: kamino.KindDefinition, Name: kamino.DefinitionName(pool.Name()), Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"}},
-		{Kind: kamino.KindVersion, Name: name, Ready: true, Storage: kamino.StorageZRS, Tags: map[string]string{kamino.TagBuiltFrom: "old", kamino.TagReceipt: "sha256:old"}},
+		{Kind: kamino.KindDefinition, Name: kamino.DefinitionName(pool.Name()),
+			Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"}},
+		{Kind: kamino.KindVersion, Name: name, Ready: true, Storage: kamino.StorageZRS,
+			Tags: map[string]string{kamino.TagBuiltFrom: "old", kamino.TagReceipt: "sha256:old"}},
 	} {
 		a.ID, a.State, a.Percent, a.Created = artifactID(pool, a.Kind, a.Name), kamino.Succeeded, 100, w.now.AddDate(0, 0, -30)
 		if key := artifactKey(pool, a.Kind, a.Name); w.artifacts[key] == nil {
@@ -159,9 +161,11 @@ func (s simProvider) Pool(ctx context.Context, id kamino.PoolID) (out kamino.Poo
 			return fmt.Errorf("pool %s: %w", id, kamino.ErrNotFound)
 		}
 		out = kamino.Pool{ID: id, UID: p.uid, Name: id.Name(), Group: "rg", Location: "west", Gallery: galleryA, Capacity: p.capacity,
-			Model: kamino.Model{Image: p.image}, Revision: p.revisionText(), Stamp: p.revisionText(), Updating: w.now.Before(p.busy), Refusals: p.refusals, Owner: p.owner}
+			Model: kamino.Model{Image: p.image}, Revision: p.revisionText(), Stamp: p.revisionText(), Updating: w.now.Before(p.busy),
+			Refusals: p.refusals, Owner: p.owner}
 		if p.owner != nil && lastSegment(p.image) != kamino.DefinitionName(p.id.Name()) {
-			out.Refusals = append(slices.Clone(out.Refusals), kamino.Refusal{Code: kamino.CodeOwned, Why: "its owner writes the model", Do: "--image-only", Allow: kamino.AllowImageOnly})
+			out.Refusals = append(slices.Clone(out.Refusals), kamino.Refusal{Code: kamino.CodeOwned, Why: "its owner writes the model",
+				Do: "--image-only", Allow: kamino.AllowImageOnly})
 		}
 		for _, e := range p.exts {
 			out.Model.Extensions = append(out.Model.Extensions, kamino.Extension{Name: e})
@@ -327,7 +331,8 @@ func (w *world) begin(key string, pool kamino.PoolID, want kamino.Artifact, f *f
 	if want.Kind == kamino.KindVersion && a.Storage == kamino.StorageZRS && w.pools[pool].noZRS == 2 {
 		failed = "Storage account type Standard_ZRS is not supported here"
 	}
-	takes := map[kamino.Kind]time.Duration{kamino.KindGallery: 5 * time.Second, kamino.KindDefinition: 5 * time.Second, kamino.KindSnapshot: 10 * time.Second, kamino.KindVersion: buildTime}[want.Kind]
+	takes := map[kamino.Kind]time.Duration{kamino.KindGallery: 5 * time.Second, kamino.KindDefinition: 5 * time.Second,
+		kamino.KindSnapshot: 10 * time.Second, kamino.KindVersion: buildTime}[want.Kind]
 	ready := map[kamino.Kind]time.Duration{kamino.KindSnapshot: copyTime, kamino.KindVersion: 2 * time.Minute}[want.Kind]
 	present := func() bool { return w.artifacts[key] == a && a.State != kamino.Deleting }
 	w.after(takes, func() {
@@ -367,7 +372,8 @@ func (s simProvider) Delete(ctx context.Context, pool kamino.Pool, a kamino.Arti
 		if a.Kind == kamino.KindVersion && have.State == kamino.Creating {
 			return fmt.Errorf("delete version %s: %w", a.Name, kamino.ErrInProgress)
 		}
-		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.DeleteArtifact, Pool: string(pool.ID), Kind: kinds[have.Kind], Target: have.ID})
+		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.DeleteArtifact, Pool: string(pool.ID), Kind: kinds[have.Kind],
+			Target: have.ID})
 		w.staleList = w.versions(pool.ID)
 		was := have.State
 		have.State = kamino.Deleting

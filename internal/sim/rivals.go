@@ -94,7 +94,8 @@ func (w *world) forgeForeign(donor, other string) {
 		run = past[0].Run
 	}
 	if m != nil && victim != nil && run != "" {
-		w.forge(n.Name, kamino.Mark{Format: 1, Run: run, Pool: poolA, Instance: victim.ID, VMID: victim.VMID, BootID: m.BootID, Sealing: true})
+		w.forge(n.Name, kamino.Mark{Format: 1, Run: run, Pool: poolA, Instance: victim.ID, VMID: victim.VMID,
+			BootID: m.BootID, Sealing: true})
 	}
 }
 
@@ -364,7 +365,8 @@ func (w *world) PodComesBack(node string) {
 }
 
 func (w *world) comes(node string) {
-	w.pods = append(w.pods, &simPod{Pod: kamino.Pod{Namespace: "kube-system", Name: fmt.Sprintf("net-operator-%d", w.next())}, node: node, comes: true})
+	w.pods = append(w.pods, &simPod{Pod: kamino.Pod{Namespace: "kube-system", Name: fmt.Sprintf("net-operator-%d", w.next())},
+		node: node, comes: true})
 	w.happened("pod %s comes to node %s", w.pods[len(w.pods)-1].Name, node)
 }
 

@@ -137,7 +137,8 @@ func (p faultyProvider) Preflight(ctx context.Context) ([]kamino.Warning, error)
 	return doubts, p.t.err(err)
 }
 
-func (p faultyProvider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, definition *kamino.Artifact) ([]kamino.Refusal, []kamino.Warning, error) {
+func (p faultyProvider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, definition *kamino.Artifact) ([]kamino.Refusal,
+	[]kamino.Warning, error) {
 	if p.t.fits {
 		return nil, nil, nil
 	}
@@ -229,7 +230,8 @@ func (c faultyCluster) Evict(ctx context.Context, n kamino.Node, opts kamino.Dra
 	return c.t.leave(left), c.t.err(err)
 }
 
-func (c faultyCluster) Rehearse(ctx context.Context, n kamino.Node, order kamino.SealOrder, opts kamino.DrainOptions) ([]kamino.Pod, error) {
+func (c faultyCluster) Rehearse(ctx context.Context, n kamino.Node, order kamino.SealOrder, opts kamino.DrainOptions) ([]kamino.Pod,
+	error) {
 	left, err := c.Cluster.Rehearse(ctx, n, order, opts)
 	return c.t.leave(left), c.t.err(err)
 }

@@ -419,14 +419,16 @@ func (w *world) update(o kamino.Options, faults ...fault) *proc {
 // says that it could not.
 func (p *proc) left() {
 	w, l := p.w, p.w.standing(poolA)
-	if p.err != nil && (errors.Is(p.err, kamino.ErrLeaseLost) || kamino.Hint(p.err) == "kamino restore" || strings.Contains(p.err.Error(), "give back:") || strings.Contains(p.err.Error(), "restore pool ")) {
+	if p.err != nil && (errors.Is(p.err, kamino.ErrLeaseLost) || kamino.Hint(p.err) == "kamino restore" ||
+		strings.Contains(p.err.Error(), "give back:") || strings.Contains(p.err.Error(), "restore pool ")) {
 		return
 	}
 	if l.Process == p.name && (p.err == nil || !strings.Contains(p.err.Error(), "release lease of pool")) {
 		w.audit.violate("I16", "%s ends and keeps the lease of %s without a word: %v", p.name, l.Pool.Name(), p.err)
 	}
 	for _, c := range w.canaries {
-		told := p.err != nil && strings.Contains(p.err.Error(), "remove the canary") || strings.Contains(strings.Join(p.result.Warnings, " "), "retire: ")
+		told := p.err != nil && strings.Contains(p.err.Error(), "remove the canary") ||
+			strings.Contains(strings.Join(p.result.Warnings, " "), "retire: ")
 		if c.Run == p.result.Run && c.State != kamino.Deleting && !told {
 			w.audit.violate("I29", "%s ends and leaves canary %s without a word: %v", p.name, c.Name, p.err)
 		}

@@ -36,7 +36,8 @@ type Bar struct {
 	Count int    `json:"count"`
 }
 
-var bars = []time.Duration{time.Minute, 2 * time.Minute, 3 * time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute,
+var bars = []time.Duration{time.Minute, 2 * time.Minute, 3 * time.Minute, 5 * time.Minute, 10 * time.Minute,
+	20 * time.Minute, 30 * time.Minute,
 	time.Hour, 2 * time.Hour, 4 * time.Hour, 24 * time.Hour}
 
 // AwayOf sums times up; it sorts them.

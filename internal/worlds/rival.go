@@ -162,7 +162,8 @@ var otherRuns = []Rival{
 var clocks = []Rival{
 	{Name: "this machine's clock is set forward an hour", Column: "13", Same: true, Unharmed: true, Act: nothing, Jump: time.Hour},
 	{Name: "this machine's clock is set back an hour", Column: "13", Same: true, Unharmed: true, Act: nothing, Jump: -time.Hour},
-	{Name: "a second kamino, and this machine's clock is set back an hour", Column: "13", Unharmed: true, Act: updateOther, Jump: -time.Hour},
+	{Name: "a second kamino, and this machine's clock is set back an hour", Column: "13", Unharmed: true,
+		Act: updateOther, Jump: -time.Hour},
 	{Name: "this machine is suspended", Column: "8", Same: true, Act: nothing, Suspend: Frozen},
 	{Name: "a second kamino, other donor, while this machine is suspended", Column: "8", Act: updateOther, Suspend: Frozen},
 	{Name: "a restore while this machine is suspended", Column: "8", Same: true, Act: restore, Suspend: Frozen},
@@ -250,7 +251,8 @@ func possessionOf(n *kamino.Node) possession {
 		maps.DeleteFunc(kept, func(key, value string) bool { return !ofKamino(key, value) })
 		return kept
 	}
-	return possession{only(n.Annotations), only(n.Labels), slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return !isBlock(t) })}
+	return possession{only(n.Annotations), only(n.Labels),
+		slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return !isBlock(t) })}
 }
 
 func (p possession) equal(o possession) bool {
@@ -302,12 +304,14 @@ var persons = []Rival{
 	{Name: "a person changes the model's image", Column: "11", Act: func(w World, _, _ string) { w.SetImage() }},
 	{Name: "a person takes the newest version out of latest", Column: "11", Act: func(w World, _, _ string) { w.Exclude() }},
 	{Name: "a person deletes the lease", Column: "11", Unharmed: true, Act: func(w World, _, _ string) { w.DeleteLease() }},
-	{Name: "etcd is restored from a backup of before the run", Column: "11", Later: expired, Act: func(w World, _, _ string) { w.RestoreEtcd() }},
+	{Name: "etcd is restored from a backup of before the run", Column: "11", Later: expired,
+		Act: func(w World, _, _ string) { w.RestoreEtcd() }},
 	{Name: "a restore after etcd was restored from a backup", Column: "11", Later: expired, Act: func(w World, _, _ string) {
 		w.RestoreEtcd()
 		w.Restore()
 	}},
-	{Name: "etcd is restored from a backup while this process is frozen", Column: "11", Later: expired, Act: func(w World, _, _ string) { w.RestoreEtcd() }, Freeze: time.Minute},
+	{Name: "etcd is restored from a backup while this process is frozen", Column: "11", Later: expired,
+		Act: func(w World, _, _ string) { w.RestoreEtcd() }, Freeze: time.Minute},
 	{Name: "a person deletes the pods of the run", Column: "11", Same: true, Act: func(w World, _, _ string) { w.DeletePods() }},
 	{Name: "a person deletes the snapshot", Column: "11", Same: true, Act: func(w World, _, _ string) { w.DeleteSnapshot() }},
 	{Name: "an autoscaler takes a node out of the count", Column: "11", Act: func(w World, _, _ string) { w.Resize(-1) }},
@@ -317,12 +321,17 @@ var persons = []Rival{
 	{Name: "others fill the lease", Column: "11", Act: func(w World, _, _ string) { w.FullLease(64) }},
 	{Name: "GitOps writes back what the donor had of Kamino", Column: "11", Same: true, Act: onDonor(World.PutBack)},
 	{Name: "a budget never yields", Column: "12", Same: true, Rows: []string{"S0", "S3", "S4"}, Act: onDonor(World.HoldPods)},
-	{Name: "a claim is bound to the donor's own disk", Column: "12", Rows: []string{"S0", "S2", "S3", "S4", "S5"}, Act: onDonor(World.BindVolume)},
-	{Name: "a pod that tolerates every taint comes back", Column: "12", Rows: []string{"S0", "S2", "S3", "S4", "S5"}, Act: onDonor(World.PodComesBack)},
-	{Name: "evictions are answered with 409", Column: "2", Same: true, Unharmed: true, Rows: []string{"S3", "S4"}, Act: func(w World, _, _ string) { w.Conflict(2 * time.Minute) }},
+	{Name: "a claim is bound to the donor's own disk", Column: "12", Rows: []string{"S0", "S2", "S3", "S4", "S5"},
+		Act: onDonor(World.BindVolume)},
+	{Name: "a pod that tolerates every taint comes back", Column: "12", Rows: []string{"S0", "S2", "S3", "S4", "S5"},
+		Act: onDonor(World.PodComesBack)},
+	{Name: "evictions are answered with 409", Column: "2", Same: true, Unharmed: true, Rows: []string{"S3", "S4"},
+		Act: func(w World, _, _ string) { w.Conflict(2 * time.Minute) }},
 	{Name: "the API is away for two minutes", Column: "3", Same: true, Act: func(w World, _, _ string) { w.CutAPI(2 * time.Minute) }},
-	{Name: "each write of Kubernetes takes 12 s", Column: "12", Same: true, Unharmed: true, Act: func(w World, _, _ string) { w.SlowWrites(12 * time.Second) }},
-	{Name: "each write of Kubernetes takes 29 s", Column: "12", Same: true, Act: func(w World, _, _ string) { w.SlowWrites(29 * time.Second) }},
+	{Name: "each write of Kubernetes takes 12 s", Column: "12", Same: true, Unharmed: true,
+		Act: func(w World, _, _ string) { w.SlowWrites(12 * time.Second) }},
+	{Name: "each write of Kubernetes takes 29 s", Column: "12", Same: true,
+		Act: func(w World, _, _ string) { w.SlowWrites(29 * time.Second) }},
 	{Name: "a person removes our annotation", Column: "11", Same: true, Act: edit(func(n *kamino.Node) bool {
 		mark, err := n.Mark()
 		if err != nil || mark == nil {

@@ -40,9 +40,12 @@ type onAWS struct {
 // awsLatencies make every long operation last for one to three polls.
 func awsLatencies() awsemulator.Latencies {
 	return awsemulator.Latencies{
-		Visible: time.Second, TagVisible: 2 * time.Second, Launch: 9 * time.Second, Stop: 9 * time.Second, ForceStop: 4 * time.Second, Start: 4 * time.Second,
-		Terminate: 4 * time.Second, Snapshot: 4 * time.Second, Image: 9 * time.Second, Register: 9 * time.Second, EnterStandby: 4 * time.Second,
-		ExitStandby: 4 * time.Second, HealthCheck: 10 * time.Second, Rebalance: 20 * time.Second, RetryLaunch: 20 * time.Second, Parameter: time.Second,
+		Visible: time.Second, TagVisible: 2 * time.Second, Launch: 9 * time.Second, Stop: 9 * time.Second, ForceStop: 4 * time.Second,
+		Start:     4 * time.Second,
+		Terminate: 4 * time.Second, Snapshot: 4 * time.Second, Image: 9 * time.Second, Register: 9 * time.Second,
+		EnterStandby: 4 * time.Second,
+		ExitStandby:  4 * time.Second, HealthCheck: 10 * time.Second, Rebalance: 20 * time.Second, RetryLaunch: 20 * time.Second,
+		Parameter: time.Second,
 	}
 }
 
@@ -87,13 +90,17 @@ func (t toStation) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (w *onAWS) provider(p *Process) (kamino.Provider, error) {
 	host := strings.TrimPrefix(w.station.cloudURL, "https://")
-	return aws.New(aws.Config{Region: awsRegion, Cluster: "crash", Clock: p, Transport: &http.Client{Transport: toStation{guard{p, w.station.toCloud}, host}}})
+	return aws.New(aws.Config{Region: awsRegion, Cluster: "crash", Clock: p,
+		Transport: &http.Client{Transport: toStation{guard{p, w.station.toCloud}, host}}})
 }
 
 // awsEnvironment is what the SDK reads in processes and goroutines alike.
 func awsEnvironment(endpoint string) map[string]string {
-	return map[string]string{"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": awsRegion, "AWS_ACCESS_KEY_ID": awsKey, "AWS_SECRET_ACCESS_KEY": "not-a-secret",
-		"AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_EC2_METADATA_DISABLED": "true", "AWS_PROFILE": "", "AWS_CA_BUNDLE": ""}
+	return map[string]string{"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": awsRegion, "AWS_ACCESS_KEY_ID": awsKey,
+		"AWS_SECRET_ACCESS_KEY": "not-a-secret",
+		"AWS_CONFIG_FILE":       "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_PROFILE":   "",
+		"AWS_CA_BUNDLE": ""}
 }
 
 func (w *onAWS) command() (args, environment []string) {
@@ -161,7 +168,8 @@ func (w *onAWS) post(service, target string, content []byte) *reply {
 		r.Header.Set("Content-Type", "application/x-amz-json-1.1")
 		r.Header.Set("X-Amz-Target", target)
 	}
-	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+awsOperator+"/20261120/"+awsRegion+"/"+service+"/aws4_request, SignedHeaders=host, Signature=0")
+	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+awsOperator+"/20261120/"+awsRegion+"/"+service+
+		"/aws4_request, SignedHeaders=host, Signature=0")
 	w.cloud.ServeHTTP(answer, r)
 	return answer
 }
@@ -183,7 +191,8 @@ func (w *onAWS) makeHistory() error {
 		w.clock.virtual.Advance(30 * time.Second)
 		delete(tags, "kamino-snapshot")
 		tags["kamino-version"] = version
-		image := w.tagged("RegisterImage", "image", tags, "Name", "kamino-"+poolName+"-"+version, "RootDeviceName", "/dev/xvda", "Architecture", "x86_64",
+		image := w.tagged("RegisterImage", "image", tags, "Name", "kamino-"+poolName+"-"+version, "RootDeviceName", "/dev/xvda",
+			"Architecture", "x86_64",
 			"VirtualizationType", "hvm", "BlockDeviceMapping.1.DeviceName", "/dev/xvda", "BlockDeviceMapping.1.Ebs.SnapshotId", id)
 		w.clock.virtual.Advance(30 * time.Second)
 		if _, made := between(image, "<imageId>"); !ok || !made {
@@ -196,7 +205,8 @@ func (w *onAWS) makeHistory() error {
 	}
 	for i := range w.shape.Old {
 		day := w.start.AddDate(0, 0, i-w.shape.Old)
-		tags := map[string]string{kamino.TagBuiltFrom: strings.ToLower(last.ComputerName), kamino.TagBuiltAt: day.Format(kamino.BuiltAtFormat), kamino.TagOffer: "offered",
+		tags := map[string]string{kamino.TagBuiltFrom: strings.ToLower(last.ComputerName),
+			kamino.TagBuiltAt: day.Format(kamino.BuiltAtFormat), kamino.TagOffer: "offered",
 			kamino.TagReceipt: "sha256:" + strings.Repeat("0", 64)}
 		if err := add(kamino.VersionName(day), tags); err != nil {
 			return err
@@ -241,8 +251,10 @@ func (w *onAWS) readCloud() {
 	if g, ok := w.cloud.Group(poolName); ok {
 		raw, err := json.Marshal([]any{g.Desired, g.Min, g.Max, g.Version, g.Named, g.Image})
 		w.check("read the group", err)
-		s.Pools = append(s.Pools, invariant.Pool{ID: w.pool, Image: g.Image, Revision: string(raw), Capacity: g.Desired, Person: w.person, Owned: w.owned, Replaces: true,
-			Suspended: g.Tags["kamino-suspended"] != "" || slices.Contains(g.Suspended, "AZRebalance") && !w.excused, Refused: g.Refreshing || g.Tags[ownerTag] != ""})
+		s.Pools = append(s.Pools, invariant.Pool{ID: w.pool, Image: g.Image, Revision: string(raw), Capacity: g.Desired, Person: w.person,
+			Owned: w.owned, Replaces: true,
+			Suspended: g.Tags["kamino-suspended"] != "" || slices.Contains(g.Suspended, "AZRebalance") && !w.excused,
+			Refused:   g.Refreshing || g.Tags[ownerTag] != ""})
 		for _, t := range g.Terminations {
 			if !w.excused {
 				w.excused = true // once is enough
@@ -271,7 +283,8 @@ var awsStates = map[string]string{"completed": "Succeeded", "available": "Succee
 
 func (w *onAWS) readArtifacts() {
 	artifact := func(kind invariant.Kind, name string, m awsemulator.Made) invariant.Artifact {
-		a := invariant.Artifact{Kind: kind, Pool: w.pool, Name: name, ID: m.ID, State: awsStates[m.State], Source: m.Source, Run: m.Tags[kamino.TagRun],
+		a := invariant.Artifact{Kind: kind, Pool: w.pool, Name: name, ID: m.ID, State: awsStates[m.State], Source: m.Source,
+			Run:     m.Tags[kamino.TagRun],
 			Receipt: m.Tags[kamino.TagReceipt], Ours: made(func(tag string) string { return m.Tags[tag] })}
 		if a.State == "" {
 			a.State = "Failed"
@@ -313,7 +326,8 @@ func (w *onAWS) lines() (out []string, err error) {
 		out = append(out, "loose snapshot "+masked(id))
 	}
 	parameter, points := strings.CutPrefix(g.Named, "resolve:ssm:")
-	out = append(out, masked(fmt.Sprintf("group desired=%d min=%d max=%d suspended=%v tags=%v points=%v %s image=%s", g.Desired, g.Min, g.Max, g.Suspended, g.Tags, points, parameter, image(g.Image))))
+	out = append(out, masked(fmt.Sprintf("group desired=%d min=%d max=%d suspended=%v tags=%v points=%v %s image=%s", g.Desired, g.Min,
+		g.Max, g.Suspended, g.Tags, points, parameter, image(g.Image))))
 	for _, in := range w.fleet.Instances() {
 		files, err := w.fleet.ReadDisk(in.ID)
 		if err != nil {
@@ -321,13 +335,15 @@ func (w *onAWS) lines() (out []string, err error) {
 		}
 		maps.DeleteFunc(files, func(path, _ string) bool { return path != nodes.MachineIDFile && path != nodes.ReceiptFile })
 		m, _ := w.cloud.Machine(in.Name)
-		out = append(out, masked(fmt.Sprintf("instance %s %s %s image=%s disk=%v", strings.ToLower(in.ComputerName), m.State, m.Lifecycle, image(m.Image), files)))
+		out = append(out, masked(fmt.Sprintf("instance %s %s %s image=%s disk=%v", strings.ToLower(in.ComputerName), m.State, m.Lifecycle,
+			image(m.Image), files)))
 	}
 	return out, nil
 }
 
 func (w *onAWS) learn(p *Process, c *Call, answer *reply) {
-	if action := c.action(); answer.status == http.StatusOK && (action == "DescribeAutoScalingGroups" || action == "DescribeLaunchTemplateVersions") {
+	if action := c.action(); answer.status == http.StatusOK &&
+		(action == "DescribeAutoScalingGroups" || action == "DescribeLaunchTemplateVersions") {
 		for _, pool := range w.state.Pools {
 			p.read = pool.Revision
 		}

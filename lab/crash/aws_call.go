@@ -51,7 +51,8 @@ func (w *onAWS) meaning(c *Call, r *http.Request) {
 		c.Method = http.MethodGet
 		in.Del("Action")
 		c.Query = in.Encode()
-		c.List = asks && slices.Contains([]string{"DescribeInstances", "DescribeImages", "DescribeSnapshots"}, action) && in.Get("InstanceId.1") == "" && in.Get("ImageId.1") == ""
+		c.List = asks && slices.Contains([]string{"DescribeInstances", "DescribeImages", "DescribeSnapshots"}, action) &&
+			in.Get("InstanceId.1") == "" && in.Get("ImageId.1") == ""
 	}
 	c.token = dry // tried once, before anything
 	c.creates = c.Write && slices.Contains([]string{"CreateSnapshot", "RegisterImage", "RunInstances"}, action)
@@ -76,7 +77,8 @@ func tagsOf(in url.Values) map[string]string {
 func (w *onAWS) write(c *Call, action string, in url.Values) {
 	m, tags := &c.means, tagsOf(in)
 	made := func(kind invariant.Kind, name, source string) invariant.Artifact {
-		return invariant.Artifact{Kind: kind, Pool: w.pool, Name: name, Run: tags[kamino.TagRun], Receipt: tags[kamino.TagReceipt], Ours: true, Source: source}
+		return invariant.Artifact{Kind: kind, Pool: w.pool, Name: name, Run: tags[kamino.TagRun], Receipt: tags[kamino.TagReceipt],
+			Ours: true, Source: source}
 	}
 	switch action {
 	case "StartInstances":
@@ -86,7 +88,8 @@ func (w *onAWS) write(c *Call, action string, in url.Values) {
 	case "CreateSnapshot":
 		m.Verb, m.Made = invariant.CreateSnapshot, made(invariant.Snapshot, tags["kamino-snapshot"], in.Get("VolumeId"))
 	case "RegisterImage":
-		m.Verb, m.Made = invariant.CreateVersion, made(invariant.Version, tags["kamino-version"], in.Get("BlockDeviceMapping.1.Ebs.SnapshotId"))
+		m.Verb, m.Made = invariant.CreateVersion, made(invariant.Version, tags["kamino-version"],
+			in.Get("BlockDeviceMapping.1.Ebs.SnapshotId"))
 	case "DeregisterImage":
 		m.Verb, m.Kind, m.Target = invariant.DeleteArtifact, invariant.Version, in.Get("ImageId")
 	case "DeleteSnapshot":
@@ -170,8 +173,9 @@ var awsCodes = map[worlds.Fault][3]struct {
 
 // awsMissing are how EC2 says that it does not find what a call names.
 var awsMissing = map[string]string{
-	"DescribeInstances": "InvalidInstanceID.NotFound", "DescribeInstanceAttribute": "InvalidInstanceID.NotFound", "GetConsoleOutput": "InvalidInstanceID.NotFound",
-	"DescribeVolumes": "InvalidVolume.NotFound", "DescribeLaunchTemplateVersions": "InvalidLaunchTemplateId.NotFound",
+	"DescribeInstances": "InvalidInstanceID.NotFound", "DescribeInstanceAttribute": "InvalidInstanceID.NotFound",
+	"GetConsoleOutput": "InvalidInstanceID.NotFound",
+	"DescribeVolumes":  "InvalidVolume.NotFound", "DescribeLaunchTemplateVersions": "InvalidLaunchTemplateId.NotFound",
 }
 
 // pass brings a call to AWS.
@@ -179,7 +183,8 @@ func (w *onAWS) pass(c *Call, r *http.Request, kind worlds.Fault) *reply {
 	if kind == worlds.Vanished {
 		w.vanished = w.clock.Now().Add(worlds.Vanishing)
 	}
-	hidden := w.clock.Now().Before(w.vanished) && slices.Contains([]string{"DescribeInstances", "DescribeImages", "DescribeSnapshots"}, c.action())
+	hidden := w.clock.Now().Before(w.vanished) && slices.Contains([]string{"DescribeInstances", "DescribeImages", "DescribeSnapshots"},
+		c.action())
 	if kind == worlds.Absent || kind == worlds.Empty || hidden {
 		if answer := c.nothing(); answer != nil {
 			return answer
@@ -202,9 +207,11 @@ func (c *Call) nothing() *reply {
 	r := newReply()
 	switch action := c.action(); {
 	case c.List:
-		r.body.WriteString(`<` + action + `Response xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>crash</requestId></` + action + `Response>`)
+		r.body.WriteString(`<` + action + `Response xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>crash</requestId></` +
+			action + `Response>`)
 	case strings.HasPrefix(c.Path, "/autoscaling/"):
-		r.body.WriteString(`<` + action + `Response xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/"><` + action + `Result></` + action + `Result></` + action + `Response>`)
+		r.body.WriteString(`<` + action + `Response xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/"><` + action + `Result></` +
+			action + `Result></` + action + `Response>`)
 	case action == "GetParameters":
 		r.body.WriteString(`{"Parameters":[],"InvalidParameters":["none"]}`)
 	default:

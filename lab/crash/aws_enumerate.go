@@ -31,6 +31,7 @@ func (e *enumeration) onAWS(g *Golden) {
 	} {
 		shape := g.Shape
 		shape.Group = &group
-		e.cases = append(e.cases, &Case{Name: "S0/15 " + name + " is refused", Cell: Cell{"S0", "15"}, Refused: true, Golden: &Golden{Shape: shape, Digest: g.Digest}})
+		e.cases = append(e.cases, &Case{Name: "S0/15 " + name + " is refused", Cell: Cell{"S0", "15"}, Refused: true,
+			Golden: &Golden{Shape: shape, Digest: g.Digest}})
 	}
 }

@@ -44,7 +44,8 @@ func (w *onAWS) SetImage() {
 	if g, _ := w.cloud.Group(poolName); g.Named != g.Image {
 		w.parameter(g.Named[len("resolve:ssm:"):], image)
 	} else {
-		w.call("ec2", "CreateLaunchTemplateVersion", "LaunchTemplateName", poolName, "SourceVersion", strconv.Itoa(g.Version), "LaunchTemplateData.ImageId", image)
+		w.call("ec2", "CreateLaunchTemplateVersion", "LaunchTemplateName", poolName, "SourceVersion", strconv.Itoa(g.Version),
+			"LaunchTemplateData.ImageId", image)
 		w.call("ec2", "ModifyLaunchTemplate", "LaunchTemplateName", poolName, "SetDefaultVersion", strconv.Itoa(w.versions()))
 	}
 	w.clock.sleep(2 * time.Second) // until the parameter counts
@@ -86,7 +87,8 @@ func (w *onAWS) Size() int {
 func (w *onAWS) Exclude() {
 	newest, id := "", ""
 	for _, m := range w.cloud.Images() {
-		if name := m.Tags["kamino-version"]; name != "" && m.State == "available" && m.Tags["kamino-excluded"] == "" && (newest == "" || kamino.CompareVersions(name, newest) > 0) {
+		if name := m.Tags["kamino-version"]; name != "" && m.State == "available" && m.Tags["kamino-excluded"] == "" &&
+			(newest == "" || kamino.CompareVersions(name, newest) > 0) {
 			newest, id = name, m.ID
 		}
 	}
@@ -119,7 +121,8 @@ func (w *onAWS) Own() {
 }
 
 func (w *onAWS) tagGroup(action, key string) {
-	w.call("autoscaling", action, "Tags.member.1.ResourceId", poolName, "Tags.member.1.ResourceType", "auto-scaling-group", "Tags.member.1.Key", key,
+	w.call("autoscaling", action, "Tags.member.1.ResourceId", poolName, "Tags.member.1.ResourceType", "auto-scaling-group",
+		"Tags.member.1.Key", key,
 		"Tags.member.1.Value", "blue", "Tags.member.1.PropagateAtLaunch", "false")
 }
 
@@ -161,7 +164,8 @@ func (w *onAWS) Script(node string) {
 	w.on(node, func(m *machine) {
 		in, ok := w.fleet.Instance(m.id)
 		if ok && len(w.cloud.Loose()) == 0 {
-			w.tagged("CreateSnapshot", "snapshot", map[string]string{kamino.TagBuiltFrom: node, "kamino-pool": poolName, "kamino-snapshot": kamino.SnapshotName(poolName)}, "VolumeId", in.OSDiskID)
+			w.tagged("CreateSnapshot", "snapshot", map[string]string{kamino.TagBuiltFrom: node, "kamino-pool": poolName,
+				"kamino-snapshot": kamino.SnapshotName(poolName)}, "VolumeId", in.OSDiskID)
 		}
 	})
 }
@@ -176,24 +180,28 @@ var awsRivals = []worlds.Rival{
 		w.excused = true
 		w.call("autoscaling", "ResumeProcesses", "AutoScalingGroupName", poolName, "ScalingProcesses.member.1", "AZRebalance")
 	})},
-	{Name: "cluster-autoscaler terminates an instance in Standby that has no Node for a quarter of an hour", Column: "9", Act: func(to worlds.World, donor, _ string) {
-		w := to.(*World)
-		to.DeleteNode(donor)
-		to.After(15*time.Minute, func() {
-			w.on(donor, func(m *machine) {
-				a := w.cloud.(*onAWS)
-				if _, err := w.station.admin.CoreV1().Nodes().Get(w.ctx, donor, getNow); err == nil {
-					return
-				}
-				a.excused = true
-				a.call("autoscaling", "TerminateInstanceInAutoScalingGroup", "InstanceId", a.instance(m), "ShouldDecrementDesiredCapacity", fmt.Sprint(true))
+	{Name: "cluster-autoscaler terminates an instance in Standby that has no Node for a quarter of an hour", Column: "9",
+		Act: func(to worlds.World, donor, _ string) {
+			w := to.(*World)
+			to.DeleteNode(donor)
+			to.After(15*time.Minute, func() {
+				w.on(donor, func(m *machine) {
+					a := w.cloud.(*onAWS)
+					if _, err := w.station.admin.CoreV1().Nodes().Get(w.ctx, donor, getNow); err == nil {
+						return
+					}
+					a.excused = true
+					a.call("autoscaling", "TerminateInstanceInAutoScalingGroup", "InstanceId", a.instance(m),
+						"ShouldDecrementDesiredCapacity",
+						fmt.Sprint(true))
+				})
 			})
-		})
-	}},
-	{Name: "somebody raises the desired capacity to the maximum, and lowers it later", Column: "11", Act: func(to worlds.World, _, _ string) {
-		to.Resize(2)
-		to.After(5*time.Minute, func() { to.Resize(-2) })
-	}},
+		}},
+	{Name: "somebody raises the desired capacity to the maximum, and lowers it later", Column: "11",
+		Act: func(to worlds.World, _, _ string) {
+			to.Resize(2)
+			to.After(5*time.Minute, func() { to.Resize(-2) })
+		}},
 }
 
 // onGroup is what somebody does to the donor's place in its group.

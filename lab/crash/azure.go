@@ -73,8 +73,9 @@ func isMachine(id string) bool {
 // latencies make every long operation last for one to three polls.
 func latencies() emulator.Latencies {
 	return emulator.Latencies{
-		Stop: 9 * time.Second, Cut: 4 * time.Second, Start: 4 * time.Second, CreateInstance: 9 * time.Second, DeleteInstance: 9 * time.Second,
-		Snapshot: 4 * time.Second, DeleteSnapshot: 4 * time.Second, Gallery: 4 * time.Second, Definition: 4 * time.Second,
+		Stop: 9 * time.Second, Cut: 4 * time.Second, Start: 4 * time.Second, CreateInstance: 9 * time.Second,
+		DeleteInstance: 9 * time.Second,
+		Snapshot:       4 * time.Second, DeleteSnapshot: 4 * time.Second, Gallery: 4 * time.Second, Definition: 4 * time.Second,
 		Version: 9 * time.Second, UpdateVersion: 4 * time.Second, DeleteVersion: 4 * time.Second, UpdateScaleSet: 4 * time.Second,
 	}
 }
@@ -121,7 +122,8 @@ func (w *onAzure) provider(p *Process) (kamino.Provider, error) {
 }
 
 func (w *onAzure) command() (args, environment []string) {
-	return []string{"--provider", "azure"}, []string{"AZURE_SUBSCRIPTION_ID=" + w.scenario.Subscription, "AZURE_RESOURCE_GROUP=" + w.scenario.ResourceGroup}
+	return []string{"--provider", "azure"}, []string{"AZURE_SUBSCRIPTION_ID=" + w.scenario.Subscription, "AZURE_RESOURCE_GROUP=" +
+		w.scenario.ResourceGroup}
 }
 
 func (w *onAzure) refusal(k worlds.Fault, c *Call) *reply { return lie(k, c.Side) }

@@ -68,8 +68,10 @@ const canaryPrefix = "kamino-"
 func newCall(p *Process, side Side, r *http.Request, body []byte) *Call {
 	c := &Call{Side: side, Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Step: p.stepName(), body: body}
 	effectless := func(end string) bool { return strings.HasSuffix(c.Path, end) }
-	c.Write = r.Method != http.MethodGet && !slices.ContainsFunc([]string{"/token", "/events", "/retrieveBootDiagnosticsData", "/selfsubjectrulesreviews", "/selfsubjectaccessreviews", "/selfsubjectreviews"}, effectless) && !c.dry()
-	c.means = invariant.Call{Process: p.Name, Verb: invariant.Read, Pool: p.world.pool, Bucket: string(side) + " " + r.Method + " " + c.Path}
+	c.Write = r.Method != http.MethodGet && !slices.ContainsFunc([]string{"/token", "/events", "/retrieveBootDiagnosticsData",
+		"/selfsubjectrulesreviews", "/selfsubjectaccessreviews", "/selfsubjectreviews"}, effectless) && !c.dry()
+	c.means = invariant.Call{Process: p.Name, Verb: invariant.Read, Pool: p.world.pool, Bucket: string(side) + " " +
+		r.Method + " " + c.Path}
 	if side == Cloud {
 		p.world.meaning(c, r)
 	} else if c.Write {
@@ -115,7 +117,8 @@ func (c *Call) readKubernetes() {
 		}
 		for _, change := range changes {
 			// A block that somebody took off is set again on a node that has its mark.
-			if change.Op == "add" && (strings.HasSuffix(change.Path, "/kamino.dev~1run") || strings.HasPrefix(change.Path, "/spec/taints")) {
+			if change.Op == "add" && (strings.HasSuffix(change.Path, "/kamino.dev~1run") ||
+				strings.HasPrefix(change.Path, "/spec/taints")) {
 				c.means.Verb = invariant.Mark
 			}
 		}

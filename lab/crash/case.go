@@ -89,7 +89,8 @@ func runGolden(ctx context.Context, s *Station, shape Shape) (*Golden, error) {
 	w.wait()
 	w.settle()
 	if p.Err != nil || len(w.audit.Violations()) > 0 || w.trouble != nil {
-		return nil, fmt.Errorf("the undisturbed run of %s fails: %v, %v, harness: %v\n%s", shape.Name, p.Err, w.audit.Violations(), w.trouble, tail(w.history, 60))
+		return nil, fmt.Errorf("the undisturbed run of %s fails: %v, %v, harness: %v\n%s", shape.Name, p.Err, w.audit.Violations(),
+			w.trouble, tail(w.history, 60))
 	}
 	g := &Golden{Shape: shape, Calls: p.Calls, Rows: rowsOf(p.Calls), took: p.Ended.Sub(p.Started)}
 	for _, c := range p.Calls {
@@ -199,7 +200,8 @@ func (c *Case) play(w *World, out *Outcome) {
 		w.clock.pass(rivalTime)
 	}
 	if strike.Rival != nil {
-		if r := strike.Rival; r.Unharmed && first.Err != nil && !(r.Name == "a person deletes the lease" && c.Golden.Calls[strike.At-1].means.Verb == invariant.SetModel) &&
+		if r := strike.Rival; r.Unharmed && first.Err != nil &&
+			!(r.Name == "a person deletes the lease" && c.Golden.Calls[strike.At-1].means.Verb == invariant.SetModel) &&
 			!(r.Name == "nothing can be deleted in the cloud" && out.Writes == 0) && // connect refuses before anything is touched
 			// Who looks seldom at a machine that stays on cannot rule out that it was started again.
 			!(w.shape.Mute && strings.Contains(first.Err.Error(), "it may have been started again since")) {

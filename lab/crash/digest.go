@@ -59,7 +59,8 @@ func (w *World) Digest() ([]string, error) {
 	}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		out = append(out, masked(fmt.Sprintf("node %s ready=%v unschedulable=%v patched=%v taints=%v annotations=%v", n.Name, nodeutil.IsNodeReady(n),
+		out = append(out, masked(fmt.Sprintf("node %s ready=%v unschedulable=%v patched=%v taints=%v annotations=%v", n.Name,
+			nodeutil.IsNodeReady(n),
 			n.Spec.Unschedulable, n.Labels[kamino.LabelPatched] != "", n.Spec.Taints, n.Annotations)))
 	}
 	pods, err := w.station.admin.CoreV1().Pods("").List(w.ctx, metav1.ListOptions{})
@@ -82,7 +83,8 @@ func (w *World) Digest() ([]string, error) {
 		if l.Ledger.Original != nil {
 			original = l.Ledger.Original.Image
 		}
-		out = append(out, masked(fmt.Sprintf("lease %s holder=%q record=%+v former=%s original=%s", l.Pool, l.Holder, l.Record, former, original)))
+		out = append(out, masked(fmt.Sprintf("lease %s holder=%q record=%+v former=%s original=%s", l.Pool, l.Holder, l.Record,
+			former, original)))
 	}
 	sort.Strings(out)
 	return out, nil

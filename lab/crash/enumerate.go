@@ -175,7 +175,8 @@ func lies(c *Call, row string) []worlds.Fault {
 // is tells what the dictionary asks of a call.
 func (c *Call) is() worlds.Call {
 	return worlds.Call{
-		Write: c.Write, Kube: c.Side == Kubernetes, Lease: c.means.Verb == invariant.SetLease, Create: c.Side == Cloud && (c.Method == http.MethodPut || c.creates),
+		Write: c.Write, Kube: c.Side == Kubernetes, Lease: c.means.Verb == invariant.SetLease, Create: c.Side == Cloud &&
+			(c.Method == http.MethodPut || c.creates),
 		List: c.List, Long: c.Long, Start: c.means.Verb == invariant.PowerOn, Older: c.Older,
 	}
 }
@@ -197,7 +198,8 @@ func (e *enumeration) once(g *Golden, i int, row string) {
 	past := e.add(g, Cell{row, "13"}, Strike{At: c.N, Kind: worlds.KillUnheard}, " as midnight passes")
 	past.Start, past.Loose = midnight, i == len(g.Calls)-1 // who gave up the lease has ended: the next day's run is another
 	e.add(g, Cell{row, "13"}, Strike{}, "midnight passes").Start = midnight
-	for note, skew := range map[string]time.Duration{", run again by a clock one day ahead,": 24 * time.Hour, ", run again by a clock one day behind,": -24 * time.Hour} {
+	for note, skew := range map[string]time.Duration{", run again by a clock one day ahead,": 24 * time.Hour,
+		", run again by a clock one day behind,": -24 * time.Hour} {
 		e.add(g, Cell{row, "13"}, Strike{At: c.N, Kind: worlds.KillUnheard}, note).Skew = skew
 	}
 }
@@ -256,7 +258,8 @@ func (e *enumeration) before(g *Golden) {
 	for _, r := range rows {
 		cell := Cell{r.Key, worlds.StaleRead.Column()}
 		first := slices.Index(g.Rows, r.Key)
-		if cell.wants() == "-" || !cell.on(g.Shape.Group != nil) || first < 0 || slices.ContainsFunc(e.cases, func(c *Case) bool { return c.Cell == cell }) {
+		if cell.wants() == "-" || !cell.on(g.Shape.Group != nil) || first < 0 ||
+			slices.ContainsFunc(e.cases, func(c *Case) bool { return c.Cell == cell }) {
 			continue
 		}
 		for i := first - 1; i >= 0; i-- {
@@ -272,14 +275,15 @@ const encryptionSet = "/subscriptions/00000000-0000-0000-0000-000000000001/resou
 
 // extras are cases that are no call's.
 func (e *enumeration) extras(g *Golden) {
-	e.cases = append(e.cases, &Case{Name: "S2/6 protection begins no operation that could fail", Cell: Cell{"S2", "6"}, Golden: g, Check: func(g *Golden) []string {
-		for i, c := range g.Calls {
-			if g.Rows[i] == "S2" && c.Side == Cloud && c.Write {
-				return []string{fmt.Sprintf("step protect calls Azure: %s", c)}
+	e.cases = append(e.cases, &Case{Name: "S2/6 protection begins no operation that could fail", Cell: Cell{"S2", "6"}, Golden: g,
+		Check: func(g *Golden) []string {
+			for i, c := range g.Calls {
+				if g.Rows[i] == "S2" && c.Side == Cloud && c.Write {
+					return []string{fmt.Sprintf("step protect calls Azure: %s", c)}
+				}
 			}
-		}
-		return nil
-	}})
+			return nil
+		}})
 	for name, change := range map[string]func(*emulator.Pool){
 		"a disk whose key cannot be read": func(p *emulator.Pool) {
 			p.DiskEncryptionSet = encryptionSet
@@ -305,21 +309,25 @@ func (e *enumeration) extras(g *Golden) {
 		shape := g.Shape
 		shape.Pool = change
 		shape.Configure = func(s *emulator.Server) {
-			s.Put(encryptionSet, map[string]any{"location": "westeurope", "properties": map[string]any{"encryptionType": "EncryptionAtRestWithCustomerKey"}})
+			s.Put(encryptionSet, map[string]any{"location": "westeurope",
+				"properties": map[string]any{"encryptionType": "EncryptionAtRestWithCustomerKey"}})
 		}
-		e.cases = append(e.cases, &Case{Name: "S13/15 " + name, Cell: Cell{"S13", "15"}, Golden: &Golden{Shape: shape, Calls: g.Calls, Rows: g.Rows}, Loose: true})
+		e.cases = append(e.cases, &Case{Name: "S13/15 " + name, Cell: Cell{"S13", "15"},
+			Golden: &Golden{Shape: shape, Calls: g.Calls, Rows: g.Rows}, Loose: true})
 	}
 	e.models(g)
 	shape := g.Shape
 	shape.Configure = func(s *emulator.Server) { s.NoZRS = []string{"westeurope"} }
-	e.cases = append(e.cases, &Case{Name: "S13/15 the region has no zone-redundant storage", Cell: Cell{"S13", "15"}, Golden: &Golden{Shape: shape, Calls: g.Calls, Rows: g.Rows}, Loose: true})
+	e.cases = append(e.cases, &Case{Name: "S13/15 the region has no zone-redundant storage", Cell: Cell{"S13", "15"},
+		Golden: &Golden{Shape: shape, Calls: g.Calls, Rows: g.Rows}, Loose: true})
 }
 
 // alone is a pool of one node, which is not patched.
 func (e *enumeration) alone(g *Golden) {
 	shape := g.Shape
 	shape.Pool = func(p *emulator.Pool) { p.Count = 1 }
-	e.cases = append(e.cases, &Case{Name: "P1/15 the last node that serves is not taken (patch)", Cell: Cell{"P1", "15"}, Refused: true, Golden: &Golden{Shape: shape}})
+	e.cases = append(e.cases, &Case{Name: "P1/15 the last node that serves is not taken (patch)", Cell: Cell{"P1", "15"}, Refused: true,
+		Golden: &Golden{Shape: shape}})
 }
 
 // models are pools whose instances refer to as many models as Azure takes: one whose model has to
@@ -331,7 +339,8 @@ func (e *enumeration) models(g *Golden) {
 		Fails: "limit of 10 models", Mend: (*World).renew})
 	full.Old, full.Points = 4, true
 	full.Pool = func(p *emulator.Pool) { p.NoExtensions = true } // as Kamino left it
-	e.cases = append(e.cases, &Case{Name: "S14/15 ten models of a pool that points", Cell: Cell{"S14", "15"}, Golden: &Golden{Shape: full}, Loose: true})
+	e.cases = append(e.cases, &Case{Name: "S14/15 ten models of a pool that points", Cell: Cell{"S14", "15"},
+		Golden: &Golden{Shape: full}, Loose: true})
 }
 
 // renew is a person who lets the instances of old models go, but donor and spare.

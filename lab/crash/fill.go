@@ -149,11 +149,13 @@ func (w *World) makePods() error {
 	minimum := intstr.FromInt32(1)
 	budgets := w.station.admin.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
 	budget, err := budgets.Create(w.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &minimum, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}, metav1.CreateOptions{})
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &minimum,
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("create budget: %w", err)
 	}
-	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DisruptionsAllowed: 1, CurrentHealthy: 2, DesiredHealthy: 1, ExpectedPods: 2}
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DisruptionsAllowed: 1, CurrentHealthy: 2,
+		DesiredHealthy: 1, ExpectedPods: 2}
 	if _, err := budgets.UpdateStatus(w.ctx, budget, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("write status of budget: %w", err)
 	}
@@ -161,13 +163,15 @@ func (w *World) makePods() error {
 		yes := true
 		pod, err := w.station.admin.CoreV1().Pods(metav1.NamespaceDefault).Create(w.ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name},
-				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "11111111-1111-1111-1111-111111111111", Controller: &yes}}},
+				OwnerReferences: []metav1.OwnerReference{
+					{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "11111111-1111-1111-1111-111111111111", Controller: &yes}}},
 			Spec: corev1.PodSpec{NodeName: w.donor, Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/main:1"}}},
 		}, metav1.CreateOptions{})
 		if err != nil {
 			return fmt.Errorf("create pod %s: %w", name, err)
 		}
-		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 		if _, err := w.station.admin.CoreV1().Pods(metav1.NamespaceDefault).UpdateStatus(w.ctx, pod, metav1.UpdateOptions{}); err != nil {
 			return fmt.Errorf("write status of pod %s: %w", name, err)
 		}
@@ -191,7 +195,8 @@ func (w *World) budgetAllows(n int32) {
 
 // makeHistory gives the pool a gallery with versions of earlier days.
 func (w *onAzure) makeHistory() error {
-	group := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute", w.scenario.Subscription, w.scenario.ResourceGroup)
+	group := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute", w.scenario.Subscription,
+		w.scenario.ResourceGroup)
 	gallery := group + "/galleries/" + kamino.GalleryName(w.scenario.ResourceGroup)
 	definition := gallery + "/images/" + kamino.DefinitionName(poolName)
 	source := group + "/snapshots/history"
@@ -209,10 +214,13 @@ func (w *onAzure) makeHistory() error {
 		body         any
 	}{
 		{http.MethodPut, gallery, map[string]any{"location": location}},
-		{http.MethodPut, definition, map[string]any{"location": location, "tags": pointer, "properties": map[string]any{"osType": "Linux", "osState": "Generalized",
-			"hyperVGeneration": "V2", "architecture": "x64", "identifier": map[string]string{"publisher": kamino.Publisher, "offer": poolName, "sku": "prototype"}}}},
-		{http.MethodPut, source, map[string]any{"location": location, "properties": map[string]any{"hyperVGeneration": "V2", "creationData": map[string]string{
-			"createOption": "Copy", "sourceResourceId": disk}}}},
+		{http.MethodPut, definition, map[string]any{"location": location, "tags": pointer,
+			"properties": map[string]any{"osType": "Linux", "osState": "Generalized",
+				"hyperVGeneration": "V2", "architecture": "x64", "identifier": map[string]string{"publisher": kamino.Publisher,
+					"offer": poolName, "sku": "prototype"}}}},
+		{http.MethodPut, source, map[string]any{"location": location,
+			"properties": map[string]any{"hyperVGeneration": "V2", "creationData": map[string]string{
+				"createOption": "Copy", "sourceResourceId": disk}}}},
 	}
 	add := func(name string, hidden bool, tags map[string]string) {
 		steps = append(steps, struct {
@@ -227,7 +235,8 @@ func (w *onAzure) makeHistory() error {
 	add(kamino.VersionName(w.start.AddDate(0, 0, -2*w.shape.Old-1)), false, ofFormerPool("old-node"))
 	for i := range w.shape.Old {
 		day := w.start.AddDate(0, 0, i-w.shape.Old)
-		tags := map[string]string{kamino.TagBuiltFrom: node, kamino.TagBuiltAt: day.Format(kamino.BuiltAtFormat), kamino.TagOffer: "offered"}
+		tags := map[string]string{kamino.TagBuiltFrom: node, kamino.TagBuiltAt: day.Format(kamino.BuiltAtFormat),
+			kamino.TagOffer: "offered"}
 		if w.shape.Command != "" { // what nobody sealed is no way back
 			tags[kamino.TagReceipt] = "sha256:" + strings.Repeat("0", 64)
 		}

@@ -52,8 +52,10 @@ func (w *World) keep(p *Process) *Process {
 		o := kamino.AutoDefaults()
 		o.Options = w.options()
 		o.Donor, o.Rules.MinReady = "", 0
-		return controller.Alone(ctx, controller.Options{Engine: e, Cluster: cluster, Config: p.config(), Log: slog.New(slog.DiscardHandler), Defaults: o, MaxDonors: 1,
-			Resync: 5 * time.Minute, Retry: 15 * time.Minute, PerSecond: 100, Version: "crash", Requests: metrics.NewRequests()}, prototype, v1alpha1.ReasonUpToDate)
+		return controller.Alone(ctx, controller.Options{Engine: e, Cluster: cluster, Config: p.config(), Log: slog.New(slog.DiscardHandler),
+			Defaults: o, MaxDonors: 1,
+			Resync: 5 * time.Minute, Retry: 15 * time.Minute, PerSecond: 100, Version: "crash", Requests: metrics.NewRequests()}, prototype,
+			v1alpha1.ReasonUpToDate)
 	})
 	return p
 }
@@ -68,7 +70,8 @@ func (s *Station) kind(ctx context.Context) error {
 	if err := yaml.Unmarshal(charts.Kind, &crd.Object); err != nil {
 		return fmt.Errorf("read the kind: %w", err)
 	}
-	kinds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	kinds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"})
 	if _, err := kinds.Create(ctx, crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("make the kind: %w", err)
 	}
@@ -87,8 +90,10 @@ func (s *Station) kind(ctx context.Context) error {
 
 // declare makes the prototype of the pool, which proves nothing.
 func (w *World) declare() error {
-	_, err := w.station.protos.Create(w.ctx, &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodePrototype",
-		"metadata": map[string]any{"name": prototype}, "spec": map[string]any{"pool": poolName, "prove": map[string]any{"mode": string(v1alpha1.ProveNone)}}}}, metav1.CreateOptions{})
+	_, err := w.station.protos.Create(w.ctx, &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.GroupVersion.String(),
+		"kind":     "NodePrototype",
+		"metadata": map[string]any{"name": prototype}, "spec": map[string]any{"pool": poolName,
+			"prove": map[string]any{"mode": string(v1alpha1.ProveNone)}}}}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("make the prototype: %w", err)
 	}
@@ -100,7 +105,8 @@ func (w *World) declare() error {
 func keptRivals() (out []worlds.Rival) {
 	for _, r := range worlds.Rivals() {
 		switch r.Name {
-		case "a second kamino, same donor", "a second kamino, same donor, while this process is frozen", "a restore", "a restore while this process is frozen", "the API is away for two minutes",
+		case "a second kamino, same donor", "a second kamino, same donor, while this process is frozen", "a restore",
+			"a restore while this process is frozen", "the API is away for two minutes",
 			"a person deletes the lease":
 			out = append(out, r)
 		}
@@ -118,8 +124,10 @@ func keptRivals() (out []worlds.Rival) {
 			to.Update(donor)
 			command(to, donor, other)
 		}},
-		worlds.Rival{Name: "the API is away for ten minutes", Column: "3", Same: true, Act: func(w worlds.World, _, _ string) { w.CutAPI(10 * time.Minute) }},
-		worlds.Rival{Name: "the prototype is deleted and made again", Column: "11", Same: true, Act: func(to worlds.World, _, _ string) { to.(*World).redeclare() }},
+		worlds.Rival{Name: "the API is away for ten minutes", Column: "3", Same: true,
+			Act: func(w worlds.World, _, _ string) { w.CutAPI(10 * time.Minute) }},
+		worlds.Rival{Name: "the prototype is deleted and made again", Column: "11", Same: true,
+			Act: func(to worlds.World, _, _ string) { to.(*World).redeclare() }},
 	)
 }
 

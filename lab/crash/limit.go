@@ -24,7 +24,8 @@ const limitName = "no-pods"
 // label limitName. It is there from the beginning: an API server reads policies once a second, and
 // labels of namespaces at once.
 func (s *Station) changePods(ctx context.Context) error {
-	policies, bindings := s.admin.AdmissionregistrationV1().MutatingAdmissionPolicies(), s.admin.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()
+	policies, bindings := s.admin.AdmissionregistrationV1().MutatingAdmissionPolicies(),
+		s.admin.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()
 	made := metav1.ObjectMeta{Name: limitName}
 	_, err := policies.Create(ctx, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: made, Spec: admissionv1.MutatingAdmissionPolicySpec{
 		ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
@@ -37,7 +38,8 @@ func (s *Station) changePods(ctx context.Context) error {
 			Expression: `[JSONPatch{op: "add", path: "/spec/containers/0/env/-", value: Object.spec.containers.env{name: "HTTPS_PROXY", value: "http://proxy:3128"}}]`}}},
 	}}, metav1.CreateOptions{})
 	if err == nil || apierrors.IsAlreadyExists(err) {
-		_, err = bindings.Create(ctx, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: made, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: limitName}}, metav1.CreateOptions{})
+		_, err = bindings.Create(ctx, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: made,
+			Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: limitName}}, metav1.CreateOptions{})
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("make a policy that changes pods: %w", err)
@@ -54,14 +56,17 @@ func (s *Station) limitPods(ctx context.Context, by worlds.PodLimit) error {
 		quotas := s.admin.CoreV1().ResourceQuotas(kamino.SystemNamespace)
 		none := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
 		var quota *corev1.ResourceQuota
-		quota, err = quotas.Create(ctx, &corev1.ResourceQuota{ObjectMeta: made, Spec: corev1.ResourceQuotaSpec{Hard: none}}, metav1.CreateOptions{})
+		quota, err = quotas.Create(ctx, &corev1.ResourceQuota{ObjectMeta: made, Spec: corev1.ResourceQuotaSpec{Hard: none}},
+			metav1.CreateOptions{})
 		if err == nil {
 			quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none}
 			_, err = quotas.UpdateStatus(ctx, quota, metav1.UpdateOptions{})
 		}
 	case worlds.LimitRange:
-		_, err = s.admin.CoreV1().LimitRanges(kamino.SystemNamespace).Create(ctx, &corev1.LimitRange{ObjectMeta: made, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
-			{Type: corev1.LimitTypeContainer, Min: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}}}}}, metav1.CreateOptions{})
+		_, err = s.admin.CoreV1().LimitRanges(kamino.SystemNamespace).Create(ctx,
+			&corev1.LimitRange{ObjectMeta: made, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
+				{Type: corev1.LimitTypeContainer, Min: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}}}}},
+			metav1.CreateOptions{})
 	case worlds.LimitPolicy:
 		err = s.labelNamespace(ctx, `"true"`)
 	}

@@ -209,7 +209,8 @@ func (m *machine) Stuck() (stuck bool) {
 
 func (m *machine) SealDisk(o worlds.Order, forged bool) (map[string]string, bool) {
 	if forged {
-		text, err := json.Marshal(kamino.Receipt{Run: o.Run, Policy: o.Policy, Donor: m.node, VMID: m.vm, SealedAt: m.w.clock.Now(), Hash: "sha256:" + strings.Repeat("0", 64)})
+		text, err := json.Marshal(kamino.Receipt{Run: o.Run, Policy: o.Policy, Donor: m.node, VMID: m.vm, SealedAt: m.w.clock.Now(),
+			Hash: "sha256:" + strings.Repeat("0", 64)})
 		m.w.check("forge receipt", err)
 		return map[string]string{kamino.AnnotationReceipt: string(text)}, true
 	}
@@ -248,7 +249,10 @@ func (w *World) listened(m *machine) bool {
 	if m.node == w.donor && w.lease().Holder != "" {
 		return true
 	}
-	return slices.ContainsFunc(w.state.Nodes, func(n invariant.Node) bool { return n.Name == m.node && n.Annotations[kamino.AnnotationRun] != "" })
+	return slices.ContainsFunc(w.state.Nodes, func(n invariant.Node) bool {
+		return n.Name == m.node &&
+			n.Annotations[kamino.AnnotationRun] != ""
+	})
 }
 
 func (w *World) beats() {
@@ -275,7 +279,8 @@ func (w *World) forget(m *machine) {
 	w.check("delete node", nodes.Delete(w.ctx, m.node, metav1.DeleteOptions{}))
 	// The pod garbage collector removes pods of nodes that are no more.
 	for _, namespace := range []string{metav1.NamespaceDefault, kamino.SystemNamespace} {
-		w.check("delete pods", w.station.admin.CoreV1().Pods(namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
+		w.check("delete pods", w.station.admin.CoreV1().Pods(namespace).DeleteCollection(w.ctx,
+			metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
 			metav1.ListOptions{FieldSelector: "spec.nodeName=" + m.node}))
 	}
 	w.dirty.nodes, w.dirty.pods = true, true
@@ -319,10 +324,12 @@ func orderOf(pod *corev1.Pod) (o worlds.Order, ok bool) {
 	for _, t := range []struct {
 		prefix string
 		task   kamino.Task
-	}{{sealPrefix, kamino.TaskSeal}, {surveyPrefix, kamino.TaskInventory}, {listPrefix, kamino.TaskPackages}, {patchPrefix + "reboot-", kamino.TaskReboot},
+	}{{sealPrefix, kamino.TaskSeal}, {surveyPrefix, kamino.TaskInventory}, {listPrefix, kamino.TaskPackages},
+		{patchPrefix + "reboot-", kamino.TaskReboot},
 		{patchPrefix + "look-", kamino.TaskLook}, {patchPrefix + "check-", kamino.TaskCheck}, {patchPrefix, kamino.TaskPatch}} {
 		if run, ok := strings.CutPrefix(pod.Name, t.prefix); ok {
-			o = worlds.Order{Task: t.task, Run: run, Nonce: nodes.Nonce(pod), Machine: nodes.MeantVM(pod), Within: nodes.MeantBoot(pod), Policy: nodes.PodEnv(pod, patch.PolicyEnv)}
+			o = worlds.Order{Task: t.task, Run: run, Nonce: nodes.Nonce(pod), Machine: nodes.MeantVM(pod), Within: nodes.MeantBoot(pod),
+				Policy: nodes.PodEnv(pod, patch.PolicyEnv)}
 			if t.task == kamino.TaskSeal {
 				o.Policy = nodes.SealPolicy(pod)
 			}

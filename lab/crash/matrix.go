@@ -126,8 +126,11 @@ func required(aws bool, work Work) []Cell {
 func rowsOf(calls []*Call) []string {
 	byStep := map[string]string{
 		"connect": "S0", "validate": "S0", "lock": "S1", "recover": "S1", "gallery": "S12", "definition": "S12", "version": "S13",
-		"choose": "P1", "check": "P1", "patch": "P2", "reboot": "P3", "sign": "P5", "reuse": "S7", "rehearse": "S0", "protect": "S2", "inventory": "S2", "drain": "S3", "hold": "H1", "release": "H2", "seal": "S5", "stop": "S6", "snapshot": "S7", "start": "S8", "return": "S10",
-		"image": "S13", "clean": "S17", "launch": "S18", "join": "S19", "examine": "S19", "retire": "S20", "model": "S14", "scale-out": "S14", "prune": "S16",
+		"choose": "P1", "check": "P1", "patch": "P2", "reboot": "P3", "sign": "P5", "reuse": "S7", "rehearse": "S0", "protect": "S2",
+		"inventory": "S2", "drain": "S3", "hold": "H1", "release": "H2", "seal": "S5", "stop": "S6", "snapshot": "S7",
+		"start": "S8", "return": "S10",
+		"image": "S13", "clean": "S17", "launch": "S18", "join": "S19", "examine": "S19", "retire": "S20", "model": "S14",
+		"scale-out": "S14", "prune": "S16",
 	}
 	out := make([]string, len(calls))
 	blocked, started := false, false

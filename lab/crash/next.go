@@ -28,7 +28,8 @@ func moveShapes(group *awsemulator.Group) (out []Shape) {
 	for _, command := range []Work{Rollback, Withdraw, Promote} {
 		for _, points := range []bool{true, false} {
 			reference := map[bool]string{true: "definition", false: "version"}[points]
-			s := Shape{Name: fmt.Sprintf("%s, by %s", command, reference), Command: command, Old: 4, Points: points, Tagged: !points, Group: group}
+			s := Shape{Name: fmt.Sprintf("%s, by %s", command, reference), Command: command, Old: 4, Points: points, Tagged: !points,
+				Group: group}
 			out = append(out, s)
 			if group != nil && !points {
 				s.Name, s.Group = string(command)+", by number", &awsemulator.Group{Version: "1"}
@@ -63,7 +64,8 @@ func (w *World) move(p *Process, adopt bool) *Process {
 		case Withdraw:
 			back, err = e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: poolName, Reason: reason})
 		default:
-			back, err = e.PromoteVersion(ctx, engine.PromoteOptions{Pool: poolName, Version: promoted, AcceptUnsealed: true, AdoptModel: adopt})
+			back, err = e.PromoteVersion(ctx, engine.PromoteOptions{Pool: poolName, Version: promoted, AcceptUnsealed: true,
+				AdoptModel: adopt})
 		}
 		p.Result.Warnings = back.Warnings
 		return err
@@ -108,7 +110,8 @@ func (w *World) judgeNext() {
 // chooses says what is wrong with an undisturbed command.
 func (g *Golden) chooses() error {
 	if g.Shape.Command != "" && len(g.nexts) != 2 {
-		return fmt.Errorf("the undisturbed run of %s lets the next machine boot from %q, not from an old and a new image", g.Shape.Name, g.nexts)
+		return fmt.Errorf("the undisturbed run of %s lets the next machine boot from %q, not from an old and a new image",
+			g.Shape.Name, g.nexts)
 	}
 	return nil
 }
@@ -130,7 +133,8 @@ func (w *onAWS) boots(version string) {
 			w.parameter(parameter, m.ID)
 			return
 		}
-		w.call("ec2", "CreateLaunchTemplateVersion", "LaunchTemplateName", poolName, "SourceVersion", strconv.Itoa(g.Version), "LaunchTemplateData.ImageId", m.ID)
+		w.call("ec2", "CreateLaunchTemplateVersion", "LaunchTemplateName", poolName, "SourceVersion", strconv.Itoa(g.Version),
+			"LaunchTemplateData.ImageId", m.ID)
 		if w.shape.Group.Version == "" {
 			w.call("ec2", "ModifyLaunchTemplate", "LaunchTemplateName", poolName, "SetDefaultVersion", strconv.Itoa(w.versions()))
 			return

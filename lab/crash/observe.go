@@ -112,7 +112,8 @@ func (w *World) readNodes() error {
 	nodes := make([]invariant.Node, 0, len(list.Items))
 	for i := range list.Items {
 		n := &list.Items[i]
-		node := invariant.Node{Name: n.Name, ProviderID: strings.ToLower(n.Spec.ProviderID), SystemUUID: n.Status.NodeInfo.SystemUUID, Pool: w.poolOf(n.Spec.ProviderID),
+		node := invariant.Node{Name: n.Name, ProviderID: strings.ToLower(n.Spec.ProviderID), SystemUUID: n.Status.NodeInfo.SystemUUID,
+			Pool:          w.poolOf(n.Spec.ProviderID),
 			Unschedulable: n.Spec.Unschedulable, Annotations: n.Annotations, Ready: nodeutil.IsNodeReady(n)}
 		if w.canaries[n.Name] && !strings.HasPrefix(n.Name, canaryPrefix) { // as invariants know them
 			node.Name = canaryPrefix + n.Name
@@ -138,16 +139,19 @@ func (w *World) readPods() error {
 			continue
 		}
 		if run, ok := strings.CutPrefix(p.Name, sealPrefix); ok {
-			w.state.SealPods = append(w.state.SealPods, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
+			w.state.SealPods = append(w.state.SealPods,
+				invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
 			continue
 		}
 		if looks := agentPod.MatchString(p.Name); looks || strings.HasPrefix(p.Name, patchPrefix) {
 			run := strings.TrimPrefix(agentPod.ReplaceAllString(p.Name, ""), patchPrefix)
-			w.state.AgentPods = append(w.state.AgentPods, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
+			w.state.AgentPods = append(w.state.AgentPods,
+				invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
 			continue
 		}
 		owner := metav1.GetControllerOf(p)
-		w.state.Pods = append(w.state.Pods, invariant.Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Stays: owner != nil && owner.Kind == "DaemonSet" || strings.HasPrefix(p.Name, comesPrefix)})
+		w.state.Pods = append(w.state.Pods, invariant.Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Stays: owner != nil &&
+			owner.Kind == "DaemonSet" || strings.HasPrefix(p.Name, comesPrefix)})
 	}
 	return nil
 }
@@ -174,7 +178,8 @@ func processOf(name string) string {
 }
 
 func leaseOf(l kamino.Lease) invariant.Lease {
-	out := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: processOf(l.Process), Epoch: l.Epoch, Acts: texts(l.Record.Acts), DonorVM: l.Record.VMID, Version: l.Record.Version}
+	out := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: processOf(l.Process), Epoch: l.Epoch,
+		Acts: texts(l.Record.Acts), DonorVM: l.Record.VMID, Version: l.Record.Version}
 	if l.Ledger.Former != nil {
 		out.Former = l.Ledger.Former.Image
 	}
@@ -216,7 +221,8 @@ func (w *onAzure) readCloud() {
 		lower := strings.ToLower(e.ID)
 		switch set := strings.HasSuffix(strings.ToLower(e.Type), "virtualmachinescalesets"); {
 		case set && textAt(e.Document, "tags", kamino.TagCanary) != "":
-			w.state.Canaries = append(w.state.Canaries, invariant.Canary{Name: kamino.PoolID(lower).Name(), Pool: w.pool, Run: textAt(e.Document, "tags", kamino.TagRun)})
+			w.state.Canaries = append(w.state.Canaries, invariant.Canary{Name: kamino.PoolID(lower).Name(), Pool: w.pool,
+				Run: textAt(e.Document, "tags", kamino.TagRun)})
 		case set:
 			image, _ := at(e.Document, "properties", "virtualMachineProfile", "storageProfile", "imageReference").(map[string]any)
 			w.state.Pools = append(w.state.Pools, invariant.Pool{ID: lower, Image: imageText(image), Revision: textAt(e.Document, "etag"),
@@ -225,8 +231,10 @@ func (w *onAzure) readCloud() {
 		case strings.Contains(lower, "/galleries/"), strings.Contains(lower, "/snapshots/"):
 			a := artifactOf(e, w.pool)
 			w.state.Artifacts = append(w.state.Artifacts, a)
-			if hidden, _ := at(e.Document, "properties", "publishingProfile", "excludeFromLatest").(bool); !hidden && a.Kind == invariant.Version &&
-				textAt(e.Document, "properties", "provisioningState") != "Creating" && a.State != "Failed" && kamino.CompareVersions(a.Name, latest.Name) > 0 {
+			if hidden, _ := at(e.Document, "properties", "publishingProfile", "excludeFromLatest").(bool); !hidden &&
+				a.Kind == invariant.Version &&
+				textAt(e.Document, "properties", "provisioningState") != "Creating" && a.State != "Failed" &&
+				kamino.CompareVersions(a.Name, latest.Name) > 0 {
 				latest = a
 			}
 		}
@@ -248,7 +256,8 @@ func (w *onAzure) poolOf(instance string) string {
 }
 
 func (w *World) machineState(in emulator.Instance) invariant.Machine {
-	m := invariant.Machine{Service: w.inService(in), ID: machineID(in.ID), VM: w.vmOf(in.VMID), Pool: w.poolOf(in.ID), Disk: in.OSDiskID, Image: in.ImageID, Power: invariant.Between}
+	m := invariant.Machine{Service: w.inService(in), ID: machineID(in.ID), VM: w.vmOf(in.VMID), Pool: w.poolOf(in.ID), Disk: in.OSDiskID,
+		Image: in.ImageID, Power: invariant.Between}
 	switch in.PowerState {
 	case emulator.PowerRunning:
 		m.Power = invariant.On
@@ -287,7 +296,8 @@ const formerPool = "11111111-2222-3333-4444-555555555555"
 
 // ofFormerPool are the tags of a version that Kamino made of that pool, and promoted.
 func ofFormerPool(node string) map[string]string {
-	return map[string]string{kamino.TagRun: "of-another-cluster", kamino.TagPoolUID: formerPool, kamino.TagBuiltFrom: node, kamino.TagOffer: "offered",
+	return map[string]string{kamino.TagRun: "of-another-cluster", kamino.TagPoolUID: formerPool, kamino.TagBuiltFrom: node,
+		kamino.TagOffer: "offered",
 		kamino.TagProof: "passed", kamino.TagReceipt: "sha256:" + strings.Repeat("1", 64)}
 }
 

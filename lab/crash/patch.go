@@ -38,7 +38,8 @@ const (
 // patchTask is what a pod's name says that it is for.
 func patchTask(name string) (verb invariant.Verb, run string, ok bool) {
 	run, ok = strings.CutPrefix(name, patchPrefix)
-	for word, verb := range map[string]invariant.Verb{"reboot-": invariant.Restart, "look-": invariant.LookAt, "check-": invariant.CheckNode} {
+	for word, verb := range map[string]invariant.Verb{"reboot-": invariant.Restart, "look-": invariant.LookAt,
+		"check-": invariant.CheckNode} {
 		if rest, yes := strings.CutPrefix(run, word); ok && yes {
 			return verb, rest, true
 		}
@@ -127,7 +128,8 @@ func (w *World) signed(c *Call) {
 // that is in order, since the last run has signed what was patched.
 func (w *World) restPatch() {
 	for _, n := range w.state.Nodes {
-		if m := w.machineNamed(n.Name); w.shape.Patch && m != nil && !m.Unseen && (slices.Contains(n.Taints, kamino.TaintPatchFailed) || n.Annotations[kamino.AnnotationPatchFailed] != "") {
+		if m := w.machineNamed(n.Name); w.shape.Patch && m != nil && !m.Unseen &&
+			(slices.Contains(n.Taints, kamino.TaintPatchFailed) || n.Annotations[kamino.AnnotationPatchFailed] != "") {
 			w.audit.Violate("I32", "node %s stays blocked, and is in order", n.Name)
 		}
 	}
@@ -162,7 +164,8 @@ func (w *World) mendPackages() {
 func (w *World) patchLines() (out []string) {
 	for _, m := range w.machines {
 		w.writeDisk(m, func(files map[string]string) {
-			out = append(out, fmt.Sprintf("machine %s packages=%q upgrading=%v unseen=%v", m.node, nodes.Packages(files), nodes.Upgrading(files), m.Unseen))
+			out = append(out, fmt.Sprintf("machine %s packages=%q upgrading=%v unseen=%v", m.node, nodes.Packages(files),
+				nodes.Upgrading(files), m.Unseen))
 		})
 	}
 	return out
@@ -182,18 +185,22 @@ func comes(what string) func(worlds.World, string, string) {
 
 // patchRivals are what becomes of a patch inside a machine.
 var patchRivals = []worlds.Rival{
-	{Name: "packages were left half-way before", Column: "12", Same: true, Rows: []string{"P1"}, Act: func(w worlds.World, donor, _ string) { w.(*World).leaveHalfWay(donor) }},
+	{Name: "packages were left half-way before", Column: "12", Same: true, Rows: []string{"P1"},
+		Act: func(w worlds.World, donor, _ string) { w.(*World).leaveHalfWay(donor) }},
 	{Name: "a package breaks", Column: "5b", Same: true, Rows: []string{"P2"}, Act: comes(nodes.Breaks)},
-	{Name: "the node comes back by a power cycle only", Column: "12", Same: true, Unharmed: true, Rows: []string{"P2"}, Act: comes(nodes.HangsOnce)},
+	{Name: "the node comes back by a power cycle only", Column: "12", Same: true, Unharmed: true, Rows: []string{"P2"},
+		Act: comes(nodes.HangsOnce)},
 	{Name: "the node does not come back from its restart", Column: "12", Same: true, Rows: []string{"P2"}, Act: comes(nodes.HangsAlways)},
 	{Name: "a unit fails from then on", Column: "5b", Same: true, Rows: []string{"P2"}, Act: comes(nodes.FailsUnit)},
 	{Name: "the node takes no more pods", Column: "12", Same: true, Rows: []string{"P2", "P3", "P4"}, Act: fated(worlds.NoRoom)},
 	{Name: "the pod has no image", Column: "12", Same: true, Rows: []string{"P2", "P3", "P4"}, Act: fated(worlds.NoImage)},
 	{Name: "the node does not boot", Column: "12", Same: true, Rows: []string{"P2", "P3"}, Act: fated(worlds.NeverBoots)},
 	{Name: "the node is slow", Column: "12", Same: true, Unharmed: true, Rows: []string{"P2", "P3", "P4"}, Act: fated(worlds.Slow)},
-	{Name: "the budget of the pods never yields", Column: "12", Same: true, Rows: []string{"P1", "S3", "S4"}, Act: func(w worlds.World, donor, _ string) { w.HoldPods(donor) }},
+	{Name: "the budget of the pods never yields", Column: "12", Same: true, Rows: []string{"P1", "S3", "S4"},
+		Act: func(w worlds.World, donor, _ string) { w.HoldPods(donor) }},
 	{Name: "a person reboots the node", Column: "9", Act: func(w worlds.World, donor, _ string) { w.Reboot(donor) }},
-	{Name: "the runtime is restarted, and the pods of the run end", Column: "9", Same: true, Rows: []string{"P2", "P3", "P4"}, Act: func(w worlds.World, donor, _ string) { w.(*World).oust(donor) }},
+	{Name: "the runtime is restarted, and the pods of the run end", Column: "9", Same: true, Rows: []string{"P2", "P3", "P4"},
+		Act: func(w worlds.World, donor, _ string) { w.(*World).oust(donor) }},
 }
 
 func fated(f worlds.Fate) func(worlds.World, string, string) {
@@ -211,7 +218,8 @@ func (w *World) leaveHalfWay(node string) {
 func (w *World) oust(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	pods, err := w.station.admin.CoreV1().Pods(kamino.SystemNamespace).List(w.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	pods, err := w.station.admin.CoreV1().Pods(kamino.SystemNamespace).List(w.ctx,
+		metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	w.check("list pods", err)
 	m := w.machineNamed(node)
 	if err != nil || m == nil {
@@ -226,7 +234,8 @@ func (w *World) oust(node string) {
 }
 
 // ofImages are the rivals that meddle with images, or with donors that are off: a patch has neither.
-var ofImages = []string{"a person changes the model's image", "a person takes the newest version out of latest", "a person deletes the snapshot",
+var ofImages = []string{"a person changes the model's image", "a person takes the newest version out of latest",
+	"a person deletes the snapshot",
 	"nothing can be deleted in the cloud", "a policy denies what makes an image", "the original script takes another donor",
 	"the original script has a snapshot of the donor", "the pool's recipe gets an owner",
 	"the OS disk of a donor that is off is replaced"}
@@ -239,7 +248,8 @@ func rivalsOfPatch() []worlds.Rival {
 
 // warned says whether a process told of anything that another run has to look at.
 func (p *Process) warned() bool {
-	return len(p.Result.Warnings) > 0 || slices.ContainsFunc(p.Patched.Nodes, func(n engine.PatchedNode) bool { return len(n.Warnings) > 0 })
+	return len(p.Result.Warnings) > 0 || slices.ContainsFunc(p.Patched.Nodes,
+		func(n engine.PatchedNode) bool { return len(n.Warnings) > 0 })
 }
 
 // patchShape is the world in which kamino patch runs: there is a node besides donor and spare, or

@@ -236,10 +236,12 @@ func (w *World) work(p *Process, o kamino.Options) *Process {
 func (w *World) promote(p *Process, o kamino.Options) *Process {
 	version := kamino.VersionName(w.start)
 	if w.station.kamino != "" {
-		return w.spawn(p, "promote", "--pool", poolName, "--version", version, "--prove", string(o.Proof.Mode), "--prove-for", o.Proof.For.String(), "--accept-unsealed", "-o", "json")
+		return w.spawn(p, "promote", "--pool", poolName, "--version", version, "--prove", string(o.Proof.Mode), "--prove-for",
+			o.Proof.For.String(), "--accept-unsealed", "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *engine.Engine) error {
-		back, err := e.PromoteVersion(ctx, engine.PromoteOptions{Pool: poolName, Version: version, Proof: &o.Proof, AcceptUnsealed: true, PendingReboot: o.PendingReboot})
+		back, err := e.PromoteVersion(ctx, engine.PromoteOptions{Pool: poolName, Version: version, Proof: &o.Proof, AcceptUnsealed: true,
+			PendingReboot: o.PendingReboot})
 		p.Result.Warnings = back.Warnings
 		return err
 	})
@@ -249,8 +251,10 @@ func (w *World) promote(p *Process, o kamino.Options) *Process {
 // update begins `kamino update`.
 func (w *World) update(p *Process, o kamino.Options) *Process {
 	if w.station.kamino != "" {
-		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes), "--prove", string(o.Proof.Mode), "--prove-for", o.Proof.For.String(),
-			"--again="+strconv.FormatBool(o.Today == kamino.TodayAgain), "--adopt-model="+strconv.FormatBool(o.AdoptModel), "--grace-period", o.Grace.String(), "--image", sealImage, "-o", "json")
+		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes), "--prove",
+			string(o.Proof.Mode), "--prove-for", o.Proof.For.String(),
+			"--again="+strconv.FormatBool(o.Today == kamino.TodayAgain), "--adopt-model="+strconv.FormatBool(o.AdoptModel),
+			"--grace-period", o.Grace.String(), "--image", sealImage, "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *engine.Engine) (err error) {
 		p.Result, err = e.Update(ctx, o)

@@ -62,7 +62,8 @@ func (r *Report) Summary() Summary {
 // go on: to try again or to look.
 func (o Outcome) gaveUp() bool {
 	switch kind := o.Case.Strike.Kind; {
-	case o.FirstErr == nil, kind.Kills(), kind == worlds.RivalActs, kind == worlds.NoAnswer, kind == worlds.OperationEndless, kind == worlds.Interrupted, kind == "":
+	case o.FirstErr == nil, kind.Kills(), kind == worlds.RivalActs, kind == worlds.NoAnswer, kind == worlds.OperationEndless,
+		kind == worlds.Interrupted, kind == "":
 		return false
 	}
 	return strings.Trim(o.Case.Cell.wants(), "RL") == ""
@@ -107,7 +108,8 @@ func (r *Report) WriteText(w io.Writer, s Summary) {
 	fmt.Fprintf(w, "Run once more:      %d, with nothing to do\n", s.Idle)
 	fmt.Fprintf(w, "Gave up too early:  %d, everything given back\n", len(s.GaveUp))
 	if s.Seeds > 0 {
-		fmt.Fprintf(w, "Random walks:       %d seeds\nDefects:            %d seeded, %d caught\n", s.Seeds, s.Defects.Seeded, s.Defects.Caught)
+		fmt.Fprintf(w, "Random walks:       %d seeds\nDefects:            %d seeded, %d caught\n", s.Seeds, s.Defects.Seeded,
+			s.Defects.Caught)
 	}
 	fmt.Fprintf(w, "Donor away:         %s\nTook:               %.0f s\n", s.Away, s.Seconds)
 }

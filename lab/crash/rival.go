@@ -218,14 +218,19 @@ func (w *World) BindVolume(node string) {
 		if i < 0 || !m.Kubelet || slices.Contains(w.state.Nodes[i].Taints, kamino.TaintBlock) {
 			return
 		}
-		_, err := w.station.admin.CoreV1().PersistentVolumes().Create(w.ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volumeName}, Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain, StorageClassName: "local",
-			ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: metav1.NamespaceDefault, Name: "data-db-0"},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/mnt/nvme0"}},
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-				{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}},
-		}}, metav1.CreateOptions{})
+		_, err := w.station.admin.CoreV1().PersistentVolumes().Create(w.ctx,
+			&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volumeName}, Spec: corev1.PersistentVolumeSpec{
+				Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+				AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain, StorageClassName: "local",
+				ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: metav1.NamespaceDefault,
+					Name: "data-db-0"},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/mnt/nvme0"}},
+				NodeAffinity: &corev1.VolumeNodeAffinity{
+					Required: &corev1.NodeSelector{
+						NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+							{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}},
+			}}, metav1.CreateOptions{})
 		w.check("bind volume", err)
 		m.local = err == nil
 		w.readKubelets()
@@ -262,8 +267,10 @@ func (w *World) comes(m *machine) {
 	pods := w.station.admin.CoreV1().Pods(metav1.NamespaceDefault)
 	pod, err := pods.Create(w.ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: comesPrefix, OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "net-operator", UID: "22222222-2222-2222-2222-222222222222", Controller: &yes}}},
-		Spec: corev1.PodSpec{NodeName: m.node, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/main:1"}}},
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "net-operator", UID: "22222222-2222-2222-2222-222222222222",
+				Controller: &yes}}},
+		Spec: corev1.PodSpec{NodeName: m.node, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/main:1"}}},
 	}, metav1.CreateOptions{})
 	if err == nil {
 		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
@@ -280,7 +287,8 @@ func (w *World) moveAway() {
 	w.check("drop volumes", w.station.dropVolumes(w.ctx))
 	for _, p := range w.state.Pods {
 		if namespace, name, _ := strings.Cut(p.Name, "/"); strings.HasPrefix(name, comesPrefix) {
-			if err := w.station.admin.CoreV1().Pods(namespace).Delete(w.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); !apierrors.IsNotFound(err) {
+			if err := w.station.admin.CoreV1().Pods(namespace).Delete(w.ctx, name,
+				metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); !apierrors.IsNotFound(err) {
 				w.check("delete pod", err)
 			}
 		}
@@ -319,8 +327,10 @@ const personsImage = "Canonical:ubuntu-24_04-lts:server:latest"
 // SetImage implements worlds.World.
 func (w *onAzure) SetImage() {
 	parts := strings.Split(personsImage, ":")
-	w.arm(http.MethodPatch, w.scenario.PoolID(poolName), map[string]any{"properties": map[string]any{"virtualMachineProfile": map[string]any{
-		"storageProfile": map[string]any{"imageReference": map[string]string{"publisher": parts[0], "offer": parts[1], "sku": parts[2], "version": parts[3]}}}}}, nil)
+	w.arm(http.MethodPatch, w.scenario.PoolID(poolName),
+		map[string]any{"properties": map[string]any{"virtualMachineProfile": map[string]any{
+			"storageProfile": map[string]any{"imageReference": map[string]string{"publisher": parts[0], "offer": parts[1], "sku": parts[2],
+				"version": parts[3]}}}}}, nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// Before the run has looked at the model, it finds what the person wrote there.
@@ -337,7 +347,8 @@ func (w *onAzure) SetImage() {
 func (w *onAzure) Resize(by int) {
 	id := w.scenario.PoolID(poolName)
 	doc := w.cloud.Document(id)
-	w.arm(http.MethodPatch, id, map[string]any{"sku": map[string]any{"name": textAt(doc, "sku", "name"), "capacity": intAt(doc, "sku", "capacity") + by}}, nil)
+	w.arm(http.MethodPatch, id, map[string]any{"sku": map[string]any{"name": textAt(doc, "sku", "name"),
+		"capacity": intAt(doc, "sku", "capacity") + by}}, nil)
 }
 
 // Size implements worlds.World.
@@ -363,8 +374,9 @@ func (w *World) Forge(node string) {
 		if i < 0 || !m.Kubelet || w.state.Nodes[i].Annotations[kamino.AnnotationRun] != "" || len(w.state.Nodes[i].Taints) > 0 {
 			return
 		}
-		text, err := json.Marshal(kamino.Mark{Format: 1, Run: "forged", Pool: kamino.PoolID(w.pool), Instance: kamino.InstanceID(nodes.ProviderID(m.id)),
-			VMID: m.vm, BootID: m.boot.Boot().ID, Sealing: true})
+		text, err := json.Marshal(kamino.Mark{Format: 1, Run: "forged", Pool: kamino.PoolID(w.pool),
+			Instance: kamino.InstanceID(nodes.ProviderID(m.id)),
+			VMID:     m.vm, BootID: m.boot.Boot().ID, Sealing: true})
 		w.check("forge mark", err)
 		w.audit.Forged(node, string(text))
 		m.Tell(kamino.AnnotationRun, string(text))
@@ -394,7 +406,8 @@ func (w *onAzure) Exclude() {
 	for _, e := range w.cloud.State() {
 		a := artifactOf(e, w.pool)
 		hidden, _ := at(e.Document, "properties", "publishingProfile", "excludeFromLatest").(bool)
-		if a.Kind == invariant.Version && strings.Contains(strings.ToLower(e.ID), "/versions/") && a.Ready && !hidden && (newest == "" || kamino.CompareVersions(a.Name, newest) > 0) {
+		if a.Kind == invariant.Version && strings.Contains(strings.ToLower(e.ID), "/versions/") && a.Ready && !hidden &&
+			(newest == "" || kamino.CompareVersions(a.Name, newest) > 0) {
 			newest, id = a.Name, e.ID
 		}
 	}
@@ -438,8 +451,10 @@ func (w *onAzure) allowed() {
 	if w.shape.Owned {
 		clear(tags)
 	}
-	if policy := textAt(w.cloud.Document(w.scenario.PoolID(poolName)), "properties", "upgradePolicy", "mode"); w.owned || policy != "Manual" {
-		text, err := json.Marshal(map[string]any{"tags": tags, "properties": map[string]any{"upgradePolicy": map[string]any{"mode": "Manual"}}})
+	if policy := textAt(w.cloud.Document(w.scenario.PoolID(poolName)), "properties", "upgradePolicy", "mode"); w.owned ||
+		policy != "Manual" {
+		text, err := json.Marshal(map[string]any{"tags": tags,
+			"properties": map[string]any{"upgradePolicy": map[string]any{"mode": "Manual"}}})
 		w.check("write tags", err)
 		w.setPool(string(text), w.shape.Owned)
 	}
@@ -457,14 +472,16 @@ func (w *onAzure) Lock() { w.cloud.Lock(w.group(), "keep", "CanNotDelete") }
 
 // Deny implements worlds.World.
 func (w *onAzure) Deny() {
-	w.cloud.SetPolicies(emulator.Policy{Name: "no images", Type: "Microsoft.Compute/galleries/**"}, emulator.Policy{Name: "no snapshots", Type: "Microsoft.Compute/snapshots"})
+	w.cloud.SetPolicies(emulator.Policy{Name: "no images", Type: "Microsoft.Compute/galleries/**"},
+		emulator.Policy{Name: "no snapshots", Type: "Microsoft.Compute/snapshots"})
 }
 
 // DeleteLease implements worlds.World.
 func (w *World) DeleteLease() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.check("delete lease", w.station.admin.CoordinationV1().Leases(kamino.SystemNamespace).DeleteCollection(w.ctx, metav1.DeleteOptions{}, managed))
+	w.check("delete lease", w.station.admin.CoordinationV1().Leases(kamino.SystemNamespace).DeleteCollection(w.ctx,
+		metav1.DeleteOptions{}, managed))
 	w.audit.LeaseDeleted(w.pool, w.clock.Now())
 	w.dirty.leases = true
 	w.refresh()
@@ -559,7 +576,8 @@ func (w *World) RestoreEtcd() {
 func (w *World) DeletePods() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.check("delete pods", w.station.admin.CoreV1().Pods(kamino.SystemNamespace).DeleteCollection(w.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}))
+	w.check("delete pods", w.station.admin.CoreV1().Pods(kamino.SystemNamespace).DeleteCollection(w.ctx,
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}))
 	w.dirty.pods = true
 	w.refresh()
 }
@@ -572,8 +590,10 @@ func (w *World) Squat() {
 	if run == "" {
 		return
 	}
-	for _, task := range []kamino.Task{kamino.TaskSeal, kamino.TaskInventory, kamino.TaskCheck, kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook} {
-		w.check("make a pod of a stranger's", w.station.leases.StartAgent(w.ctx, kamino.Node{Name: worlds.NoNode}, task, kamino.SealOrder{Run: run, Patch: []byte("{}")}))
+	for _, task := range []kamino.Task{kamino.TaskSeal, kamino.TaskInventory, kamino.TaskCheck, kamino.TaskPatch,
+		kamino.TaskReboot, kamino.TaskLook} {
+		w.check("make a pod of a stranger's", w.station.leases.StartAgent(w.ctx, kamino.Node{Name: worlds.NoNode}, task,
+			kamino.SealOrder{Run: run, Patch: []byte("{}")}))
 	}
 	pods := w.station.admin.CoreV1().Pods(kamino.SystemNamespace)
 	list, err := pods.List(w.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + worlds.NoNode})
@@ -599,8 +619,10 @@ func (w *onAzure) Script(node string) {
 	w.on(node, func(m *machine) {
 		in, ok := w.cloud.Instance(m.id)
 		if _, taken := w.cloud.Document(w.snapshot())["id"]; ok && !taken {
-			w.arm(http.MethodPut, w.snapshot(), map[string]any{"location": w.scenario.Location, "tags": map[string]string{kamino.TagBuiltFrom: node},
-				"properties": map[string]any{"hyperVGeneration": "V2", "creationData": map[string]string{"createOption": "Copy", "sourceResourceId": in.OSDiskID}}}, nil)
+			w.arm(http.MethodPut, w.snapshot(), map[string]any{"location": w.scenario.Location,
+				"tags": map[string]string{kamino.TagBuiltFrom: node},
+				"properties": map[string]any{"hyperVGeneration": "V2",
+					"creationData": map[string]string{"createOption": "Copy", "sourceResourceId": in.OSDiskID}}}, nil)
 		}
 	})
 }

@@ -18,7 +18,8 @@ import (
 // BuildKamino builds the user's program from the product's module at root. Only its clock, its poll interval and the
 // limit of its waits for cluster-autoscaler (0: no limit) are the lab's.
 func BuildKamino(ctx context.Context, root, output string, poll, settle time.Duration) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags=labclock", "-ldflags=-s -w -X main.pollInterval="+poll.String()+" -X main.settleLimit="+settle.String(), "-o", output, "./cmd/kamino")
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags=labclock", "-ldflags=-s -w -X main.pollInterval="+poll.String()+
+		" -X main.settleLimit="+settle.String(), "-o", output, "./cmd/kamino")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
 	if text, err := cmd.CombinedOutput(); err != nil {

@@ -89,7 +89,8 @@ func (s *Station) Close() {
 
 func (s *Station) open(ctx context.Context) error {
 	config := s.cp.RESTConfig()
-	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf",
+		"application/vnd.kubernetes.protobuf,application/json"
 	var err error
 	if s.admin, err = kubernetes.NewForConfig(config); err != nil {
 		return fmt.Errorf("make client: %w", err)
@@ -123,7 +124,8 @@ func (s *Station) open(ctx context.Context) error {
 func (s *Station) serviceAccounts(ctx context.Context) error {
 	for _, namespace := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault, kamino.SystemNamespace} {
 		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-		if _, err := s.admin.CoreV1().Namespaces().Create(ctx, space, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := s.admin.CoreV1().Namespaces().Create(ctx, space, metav1.CreateOptions{}); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create namespace %s: %w", namespace, err)
 		}
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}

@@ -49,7 +49,8 @@ func cloudFault(k worlds.Fault, c *Call) *emulator.Fault {
 	case worlds.FalseSuccess:
 		f.Kind = emulator.FalseSuccess
 	case worlds.OperationFailed, worlds.OperationCanceled, worlds.OperationLies:
-		f.Kind, f.OperationStatus, f.Code, f.Committed = emulator.FailOperation, "Failed", "InternalExecutionError", k == worlds.OperationLies
+		f.Kind, f.OperationStatus, f.Code, f.Committed = emulator.FailOperation, "Failed", "InternalExecutionError",
+			k == worlds.OperationLies
 		if k == worlds.OperationCanceled {
 			f.OperationStatus, f.Code = "Canceled", "OperationPreempted"
 		}

@@ -114,7 +114,8 @@ var worldBegins = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 func (s *Station) NewWorld(ctx context.Context, shape Shape, start time.Time) (*World, error) {
 	w := &World{
 		station: s, ctx: ctx, shape: shape, start: start, clock: newClock(start), scenario: s.scenario,
-		machines: map[string]*machine{}, canaries: map[string]bool{}, pods: map[string]bool{}, older: map[string]*answers{}, dirty: dirt{true, true, true}, owned: shape.Owned,
+		machines: map[string]*machine{}, canaries: map[string]bool{}, pods: map[string]bool{}, older: map[string]*answers{},
+		dirty: dirt{true, true, true}, owned: shape.Owned,
 	}
 	w.audit.Hosts = []string{strings.TrimPrefix(s.cloudURL, "https://")}
 	if shape.Group != nil {

@@ -83,8 +83,10 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 		opts.Err = io.Discard
 	}
 	s := &stage{Options: opts, report: Report{Speed: opts.Speed, Failures: []string{}}}
-	s.say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, %s and %d nodes", map[bool]string{true: "AWS", false: "Azure"}[opts.On == lab.OnAWS], opts.Nodes)
-	l, err := lab.Start(ctx, lab.Options{On: opts.On, Dir: opts.Dir, Binary: opts.Lab, NodesPerPool: opts.Nodes, Speed: opts.Speed, Logger: opts.Logger})
+	s.say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, %s and %d nodes",
+		map[bool]string{true: "AWS", false: "Azure"}[opts.On == lab.OnAWS], opts.Nodes)
+	l, err := lab.Start(ctx, lab.Options{On: opts.On, Dir: opts.Dir, Binary: opts.Lab, NodesPerPool: opts.Nodes, Speed: opts.Speed,
+		Logger: opts.Logger})
 	if err != nil {
 		return s.report, err
 	}
@@ -245,11 +247,13 @@ func (s *stage) inspect(ctx context.Context, before *corev1.NodeList) error {
 			"node %s is not as schedulable as before: %v", now.Name, now.Spec.Taints)
 		for key := range now.Annotations {
 			_, had := was.Annotations[key]
-			s.expect(had || !strings.Contains(key, "kamino") && key != kamino.AnnotationProtect, "node %s kept annotation %s", now.Name, key)
+			s.expect(had || !strings.Contains(key, "kamino") && key != kamino.AnnotationProtect, "node %s kept annotation %s",
+				now.Name, key)
 		}
 		rebooted := now.Status.NodeInfo.BootID != was.Status.NodeInfo.BootID
 		s.expect(rebooted == (now.Name == s.donor.Name), "node %s: rebooted is %t", now.Name, rebooted)
-		s.expect(now.Name == s.donor.Name || now.Status.NodeInfo.MachineID != s.report.Clone.MachineID, "the clone is the double of %s", now.Name)
+		s.expect(now.Name == s.donor.Name || now.Status.NodeInfo.MachineID != s.report.Clone.MachineID,
+			"the clone is the double of %s", now.Name)
 	}
 	s.inspectClone()
 	for _, id := range s.lab.Snapshots() {
@@ -273,6 +277,8 @@ func (s *stage) inspectClone() {
 		s.expect(err == nil, "read the clone's disk: %v", err)
 		clone.Ancestry = strings.TrimSpace(disk["/var/log/ancestry.log"])
 	}
-	s.expect(clone.ImageVersion == s.report.Version, "node %s booted from %q, not from %s", clone.Node, clone.ImageVersion, s.report.Version)
-	s.expect(strings.Contains(clone.Ancestry, s.report.Donor), "the clone's ancestry %q does not name donor %s", clone.Ancestry, s.report.Donor)
+	s.expect(clone.ImageVersion == s.report.Version, "node %s booted from %q, not from %s", clone.Node,
+		clone.ImageVersion, s.report.Version)
+	s.expect(strings.Contains(clone.Ancestry, s.report.Donor), "the clone's ancestry %q does not name donor %s",
+		clone.Ancestry, s.report.Donor)
 }

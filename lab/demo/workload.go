@@ -61,7 +61,8 @@ func (w Workload) Start(ctx context.Context, client kubernetes.Interface) error 
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for workload %s: %d of %d replicas are available: %w", w.Name, budget.Status.CurrentHealthy, w.Replicas, ctx.Err())
+			return fmt.Errorf("wait for workload %s: %d of %d replicas are available: %w", w.Name, budget.Status.CurrentHealthy,
+				w.Replicas, ctx.Err())
 		case <-ticker.C:
 		}
 	}
@@ -99,7 +100,8 @@ func (w Workload) deployment() *appsv1.Deployment {
 					NodeSelector:                  w.NodeSelector,
 					TerminationGracePeriodSeconds: &grace,
 					TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
-						MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: w.selector(),
+						MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
+						LabelSelector: w.selector(),
 					}},
 					Containers: []corev1.Container{{Name: "server", Image: "registry.invalid/server:1"}}, // simulated: nobody pulls it
 				},

@@ -69,7 +69,8 @@ func BuildKamino(ctx context.Context, dir, pollInterval, settleLimit string) (st
 		return filepath.Abs(given)
 	}
 	path := filepath.Join(dir, "kamino")
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-s -w -X main.version=test -X main.pollInterval="+pollInterval+" -X main.settleLimit="+settleLimit, "-o", path, "./cmd/kamino")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-s -w -X main.version=test -X main.pollInterval="+
+		pollInterval+" -X main.settleLimit="+settleLimit, "-o", path, "./cmd/kamino")
 	cmd.Dir = filepath.Join("..", "..")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {

@@ -112,8 +112,10 @@ func (o BaseOptions) debian(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("write hook: %w", err)
 		}
 	}
-	err := command(ctx, "env", "KAMINO_LAB_REPO="+filepath.Join(dir, "repo"), "mmdebstrap", "--quiet", "--variant=minbase", "--include="+strings.Join(basePackages, ","),
-		`--aptopt=APT::Install-Recommends "false"`, `--dpkgopt=force-unsafe-io`, "--essential-hook="+filepath.Join(dir, "essential.sh")+` "$1"`,
+	err := command(ctx, "env", "KAMINO_LAB_REPO="+filepath.Join(dir, "repo"), "mmdebstrap", "--quiet", "--variant=minbase",
+		"--include="+strings.Join(basePackages, ","),
+		`--aptopt=APT::Install-Recommends "false"`, `--dpkgopt=force-unsafe-io`,
+		"--essential-hook="+filepath.Join(dir, "essential.sh")+` "$1"`,
 		"--customize-hook="+filepath.Join(dir, "customize.sh")+` "$1"`, release, filepath.Join(dir, "root"))
 	if err != nil {
 		return "", fmt.Errorf("build base image: %w", err)
@@ -220,7 +222,8 @@ func labPackage(name, version string, reboot bool) deb {
 func makeDisk(ctx context.Context, tree, disk string) error {
 	raw := disk + ".raw"
 	defer os.Remove(raw) // a leftover costs room, nothing else
-	if err := command(ctx, "mke2fs", "-q", "-t", "ext4", "-L", "root", "-m", "0", "-E", "lazy_itable_init=0,root_owner=0:0", "-d", tree, raw, diskSize); err != nil {
+	if err := command(ctx, "mke2fs", "-q", "-t", "ext4", "-L", "root", "-m", "0", "-E", "lazy_itable_init=0,root_owner=0:0", "-d", tree,
+		raw, diskSize); err != nil {
 		return fmt.Errorf("make file system: %w", err)
 	}
 	err := whole(disk, func(temporary string) error {

@@ -22,7 +22,8 @@ type Binaries struct {
 // lab's directory of. The go command decides whether there is anything to do.
 func BuildBinaries(ctx context.Context, lab string) (Binaries, error) {
 	at := func(parts ...string) string { return filepath.Join(append([]string{lab}, parts...)...) }
-	b := Binaries{Kubelet: at("bin", "kubelet"), Guest: at("bin", "guest"), Kamino: at("..", "bin", "kamino"), Agent: at("..", "bin", "kamino-agent")}
+	b := Binaries{Kubelet: at("bin", "kubelet"), Guest: at("bin", "guest"), Kamino: at("..", "bin", "kamino"),
+		Agent: at("..", "bin", "kamino-agent")}
 	for _, dir := range []string{at("bin"), at("..", "bin")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return b, fmt.Errorf("make directory: %w", err)
@@ -38,7 +39,8 @@ func BuildBinaries(ctx context.Context, lab string) (Binaries, error) {
 		{at(".."), "./cmd/kamino", b.Kamino, []string{"-ldflags=-s -w"}},
 		{at(".."), "./cmd/kamino-agent", b.Agent, []string{"-ldflags=-s -w"}},
 	} {
-		cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-buildvcs=false", "-o", program.out}, program.flags, []string{program.pkg})...)
+		cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-buildvcs=false", "-o", program.out}, program.flags,
+			[]string{program.pkg})...)
 		cmd.Dir = program.module
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if text, err := cmd.CombinedOutput(); err != nil {
@@ -65,5 +67,6 @@ func FindLab() (string, error) {
 	if dir := filepath.Join(filepath.Dir(program), ".."); exists(filepath.Join(dir, "go.mod")) {
 		return filepath.Abs(dir)
 	}
-	return "", fmt.Errorf("the lab's sources are neither around %s nor around the working directory; run this in a checkout of Kamino", program)
+	return "", fmt.Errorf("the lab's sources are neither around %s nor around the working directory; run this in a checkout of Kamino",
+		program)
 }

@@ -168,7 +168,8 @@ func (s *Stage) back(ctx context.Context, i emulator.Instance) error {
 	err := s.await(ctx, i.Name+" to be back", func() (bool, error) {
 		now, _ := s.Cloud.Instance(i.ID)
 		n, err := s.node(ctx, i)
-		return err == nil && now.PowerState == emulator.PowerRunning && isReady(n, time.Now().Add(-time.Minute)) && len(n.Spec.Taints) == 0, err
+		return err == nil && now.PowerState == emulator.PowerRunning && isReady(n, time.Now().Add(-time.Minute)) && len(n.Spec.Taints) == 0,
+			err
 	})
 	if err != nil {
 		return fmt.Errorf("%w\nthe end of its console:\n%s", err, s.Console(i, 30))

@@ -30,7 +30,8 @@ type cloudController struct {
 	work   sync.WaitGroup
 }
 
-func startCloudController(ctx context.Context, client kubernetes.Interface, cloud *emulator.Server, logger *slog.Logger) (*cloudController, error) {
+func startCloudController(ctx context.Context, client kubernetes.Interface, cloud *emulator.Server, logger *slog.Logger) (*cloudController,
+	error) {
 	living, end := context.WithCancel(context.WithoutCancel(ctx))
 	c := &cloudController{client: client, cloud: cloud, logger: logger, end: end}
 	nodes := informers.NewSharedInformerFactory(client, 0).Core().V1().Nodes().Informer()
@@ -93,7 +94,8 @@ func (c *cloudController) forget(ctx context.Context, instance string) {
 		if !strings.EqualFold(n.Spec.ProviderID, "azure://"+instance) {
 			continue
 		}
-		if err := c.client.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+		if err := c.client.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) &&
+			ctx.Err() == nil {
 			c.logger.Error("node of a deleted instance stays", "node", n.Name, "error", err)
 		}
 	}

@@ -91,11 +91,13 @@ func debTar(files []debFile) ([]byte, error) {
 				continue
 			}
 			made[dir] = true
-			if err := w.WriteHeader(&tar.Header{Name: "." + dir + "/", Typeflag: tar.TypeDir, Mode: 0o755, ModTime: time.Unix(0, 0)}); err != nil {
+			if err := w.WriteHeader(&tar.Header{Name: "." + dir + "/", Typeflag: tar.TypeDir, Mode: 0o755,
+				ModTime: time.Unix(0, 0)}); err != nil {
 				return nil, err
 			}
 		}
-		if err := w.WriteHeader(&tar.Header{Name: "." + f.Path, Typeflag: tar.TypeReg, Mode: f.Mode, Size: int64(len(f.Data)), ModTime: time.Unix(0, 0)}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: "." + f.Path, Typeflag: tar.TypeReg, Mode: f.Mode, Size: int64(len(f.Data)),
+			ModTime: time.Unix(0, 0)}); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(f.Data); err != nil {
@@ -153,7 +155,8 @@ func index(dir string) ([]byte, error) {
 		sum := sha256.Sum256(data)
 		// Without "./" before it: Go's mux redirects to the clean path, and apt escapes what it is
 		// redirected to once more.
-		fmt.Fprintf(&out, "%s\nFilename: %s\nSize: %d\nSHA256: %s\n\n", strings.TrimSpace(control), filepath.Base(name), len(data), hex.EncodeToString(sum[:]))
+		fmt.Fprintf(&out, "%s\nFilename: %s\nSize: %d\nSHA256: %s\n\n", strings.TrimSpace(control), filepath.Base(name), len(data),
+			hex.EncodeToString(sum[:]))
 	}
 	return out.Bytes(), nil
 }

@@ -134,7 +134,8 @@ func room(dir string, need int64) error {
 		return fmt.Errorf("ask for free space of %s: %w", dir, err)
 	}
 	if free := int64(st.Bavail) * st.Bsize; free < need {
-		return fmt.Errorf("%w of %s: %d MB are free, %d MB are needed; free some, or name another directory with --dir", errFull, dir, free>>20, need>>20)
+		return fmt.Errorf("%w of %s: %d MB are free, %d MB are needed; free some, or name another directory with --dir", errFull, dir,
+			free>>20, need>>20)
 	}
 	return nil
 }
@@ -155,5 +156,6 @@ func command(ctx context.Context, name string, args ...string) error {
 		err = fmt.Errorf("%w (%w)", errFull, err)
 	}
 	lines := strings.Split(text, "\n")
-	return fmt.Errorf("run %s %s: %w\n%s", name, strings.Join(args[:min(len(args), 2)], " "), err, strings.Join(lines[max(0, len(lines)-12):], "\n"))
+	return fmt.Errorf("run %s %s: %w\n%s", name, strings.Join(args[:min(len(args), 2)], " "), err,
+		strings.Join(lines[max(0, len(lines)-12):], "\n"))
 }

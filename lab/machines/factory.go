@@ -260,7 +260,8 @@ func (f *Factory) Build(ctx context.Context, snapshotID, versionID string) error
 		return fmt.Errorf("build image version: %w", err)
 	}
 	if info, err := os.Stat(to); err == nil {
-		f.logger.Info("image version built", "version", filepath.Base(versionID), "bytes", info.Size(), "after", time.Since(began).Round(100*time.Millisecond))
+		f.logger.Info("image version built", "version", filepath.Base(versionID), "bytes", info.Size(), "after",
+			time.Since(began).Round(100*time.Millisecond))
 	}
 	return nil
 }

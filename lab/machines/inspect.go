@@ -76,7 +76,8 @@ func (l *Lab) Inspect(ctx context.Context, i emulator.Instance) (Identity, error
 
 // unique are the fields that tell machines apart, by name.
 func (id Identity) unique() map[string]string {
-	return map[string]string{"machine-id": id.MachineID, "ssh host key": id.HostKey, "kubelet's client certificate": id.Certificate, "host name": id.HostName,
+	return map[string]string{"machine-id": id.MachineID, "ssh host key": id.HostKey, "kubelet's client certificate": id.Certificate,
+		"host name":   id.HostName,
 		"MAC address": id.MAC, "random seed": id.Seed, "boot id": id.BootID}
 }
 

@@ -61,7 +61,8 @@ func (j joining) customData() (string, error) {
 }
 
 func writeFile(path, mode string, content []byte) string {
-	return fmt.Sprintf("- path: %s\n  permissions: %q\n  encoding: b64\n  content: %s\n", path, mode, base64.StdEncoding.EncodeToString(content))
+	return fmt.Sprintf("- path: %s\n  permissions: %q\n  encoding: b64\n  content: %s\n", path, mode,
+		base64.StdEncoding.EncodeToString(content))
 }
 
 // command of the extension.

@@ -96,10 +96,12 @@ func Start(ctx context.Context, o Options) (*Lab, error) {
 		return nil, fmt.Errorf("resolve directory: %w", err)
 	}
 	l := &Lab{Base: base, opts: o, admin: admin}
-	if l.pushed, l.Images, err = buildImages(o.Binaries.Guest, []image.Program{{Name: "kamino", File: o.Binaries.Kamino}, {Name: "kamino-agent", File: o.Binaries.Agent}}); err != nil {
+	if l.pushed, l.Images, err = buildImages(o.Binaries.Guest,
+		[]image.Program{{Name: "kamino", File: o.Binaries.Kamino}, {Name: "kamino-agent", File: o.Binaries.Agent}}); err != nil {
 		return nil, err
 	}
-	l.Lab, err = lab.Start(ctx, lab.Options{Dir: o.Dir, Binary: o.Binary, NodeGrace: 40 * time.Second, PodCIDR: "10.244.0.0/16", Latencies: emulator.NoLatency(), Logger: o.Logger, SealImage: l.Images.Kamino, MoreSealImages: []string{l.Images.Unsealed},
+	l.Lab, err = lab.Start(ctx, lab.Options{Dir: o.Dir, Binary: o.Binary, NodeGrace: 40 * time.Second, PodCIDR: "10.244.0.0/16",
+		Latencies: emulator.NoLatency(), Logger: o.Logger, SealImage: l.Images.Kamino, MoreSealImages: []string{l.Images.Unsealed},
 		Hosts: []string{hostAddress}, Machines: l.furnish,
 		Configure: func(s *emulator.Server) {
 			s.RequireReady, s.PollInterval = true, 500*time.Millisecond
@@ -143,8 +145,10 @@ func (l *Lab) furnish(ctx context.Context, inner *lab.Lab) (stop func(), err err
 		return stop, err
 	}
 	stops = append(stops, doors.close)
-	l.Factory = &Factory{dir: inner.Dir, sockets: sockets, base: l.Base, network: l.network, doors: doors, logger: l.opts.Logger, memory: l.opts.Memory, cpus: l.opts.CPUs,
-		patient: 3 * time.Minute, kernel: kernelPatience, cloud: inner.Cloud, arguments: l.opts.Arguments, admin: l.admin.user, machines: map[string]*machine{}}
+	l.Factory = &Factory{dir: inner.Dir, sockets: sockets, base: l.Base, network: l.network, doors: doors, logger: l.opts.Logger,
+		memory: l.opts.Memory, cpus: l.opts.CPUs,
+		patient: 3 * time.Minute, kernel: kernelPatience, cloud: inner.Cloud, arguments: l.opts.Arguments, admin: l.admin.user,
+		machines: map[string]*machine{}}
 	stops = append(stops, l.Factory.close)
 	inner.Cloud.Machines = l.Factory
 	controller, err := startCloudController(ctx, inner.Client, inner.Cloud, l.opts.Logger)
@@ -244,7 +248,8 @@ func (l *Lab) populate(ctx context.Context, inner *lab.Lab) error {
 		Extensions: []emulator.Extension{
 			{Name: "vmssCSE", Publisher: "Microsoft.Azure.Extensions", Type: "CustomScript", Version: "2.0",
 				ProtectedSettings: map[string]any{"commandToExecute": l.join.command()}},
-			{Name: PoolName + "-computeAksLinuxBilling", Publisher: "Microsoft.AKS", Type: "Compute.AKS-Engine.Linux.Billing", Version: "1.0"},
+			{Name: PoolName + "-computeAksLinuxBilling", Publisher: "Microsoft.AKS", Type: "Compute.AKS-Engine.Linux.Billing",
+				Version: "1.0"},
 		},
 	}
 	inner.Scenario.Pools = []emulator.Pool{generic}
@@ -279,7 +284,8 @@ type NeverReadyError struct {
 }
 
 func (e *NeverReadyError) Error() string {
-	return fmt.Sprintf("machine %s is no Ready node after %s; the end of its console (%s):\n%s", e.Name, e.After.Round(time.Second), e.Console, e.Tail)
+	return fmt.Sprintf("machine %s is no Ready node after %s; the end of its console (%s):\n%s", e.Name,
+		e.After.Round(time.Second), e.Console, e.Tail)
 }
 
 // AwaitReady returns when the instance's Node is Ready and new pods may go there,

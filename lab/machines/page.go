@@ -52,7 +52,8 @@ type (
 // WritePage writes the circle as one HTML page that needs nothing but itself: a picture of the
 // nodes, what was patched where, and what the next one has.
 func (c Circle) WritePage(w io.Writer) error {
-	v := circleView{Circle: c, Style: template.CSS(circleStyle), Packages: Packages, Before: strings.Join(c.Before, ", "), After: strings.Join(c.After, ", ")}
+	v := circleView{Circle: c, Style: template.CSS(circleStyle), Packages: Packages, Before: strings.Join(c.Before, ", "),
+		After: strings.Join(c.After, ", ")}
 	nodes := slices.Clone(c.Nodes)
 	// The patched one stands beside the next, which is the last.
 	if at := slices.IndexFunc(nodes, func(n PoolNode) bool { return n.Name == c.Patched }); at >= 0 && len(nodes) > 1 {
@@ -65,7 +66,8 @@ func (c Circle) WritePage(w io.Writer) error {
 }
 
 func (c Circle) card(n PoolNode, at int, next bool) card {
-	k := card{Name: n.Name, Short: n.Name, X: at * cardStep, Left: at*cardStep + cardInset, New: next || n.Name == c.Patched, Role: "left alone",
+	k := card{Name: n.Name, Short: n.Name, X: at * cardStep, Left: at*cardStep + cardInset, New: next ||
+		n.Name == c.Patched, Role: "left alone",
 		Boot: "not restarted", Asked: fmt.Sprintf("%d repository requests", n.Requests)}
 	const most = 18
 	if r := []rune(n.Name); len(r) > most { // the end tells nodes apart
@@ -81,7 +83,8 @@ func (c Circle) card(n PoolNode, at int, next bool) card {
 		k.Boot = "restarted"
 	}
 	for i, name := range Packages {
-		r := row{Name: name, Text: n.After[name], New: n.After[name] == c.Published, Left: k.Left, Right: k.X + cardWide - cardInset, Y: rowTop + i*rowStep}
+		r := row{Name: name, Text: n.After[name], New: n.After[name] == c.Published, Left: k.Left, Right: k.X + cardWide - cardInset,
+			Y: rowTop + i*rowStep}
 		if was := n.Before[name]; was != "" && was != r.Text {
 			r.Text = was + " → " + r.Text
 		}

@@ -78,10 +78,12 @@ func (h hardware) args() []string {
 		"-smbios", "type=3,asset=" + azureTag, "-smbios", "type=1,manufacturer=Microsoft Corporation,product=Virtual Machine",
 		"-kernel", h.Kernel, "-initrd", h.Initrd,
 		// Interface names as on Azure; time limits of units for a processor that is emulated.
-		"-append", "root=/dev/vda rw console=ttyS0 net.ifnames=0 " + flaws + "systemd.default_timeout_start_sec=600 systemd.default_device_timeout_sec=600 " + h.Append,
+		"-append", "root=/dev/vda rw console=ttyS0 net.ifnames=0 " + flaws +
+			"systemd.default_timeout_start_sec=600 systemd.default_device_timeout_sec=600 " + h.Append,
 		"-drive", "if=none,id=os,file=" + h.Disk + ",format=qcow2,discard=unmap,cache=unsafe", "-device", "virtio-blk-pci,drive=os",
 		"-device", "virtio-rng-pci", "-device", "vmgenid,guid=auto",
-		"-netdev", "stream,id=net,server=off,addr.type=unix,addr.path=" + h.Port.Socket, "-device", "virtio-net-pci,netdev=net,mac=" + h.Port.MAC,
+		"-netdev", "stream,id=net,server=off,addr.type=unix,addr.path=" + h.Port.Socket, "-device",
+		"virtio-net-pci,netdev=net,mac=" + h.Port.MAC,
 		"-chardev", "file,id=console,path=" + h.Console + ",append=on", "-serial", "chardev:console",
 		"-qmp", "unix:" + h.QMP + ",server=on,wait=off",
 	}

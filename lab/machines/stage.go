@@ -132,8 +132,10 @@ func (s *Stage) Work(ctx context.Context, replicas int) error {
 				TerminationGracePeriodSeconds: &grace,
 				TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname,
 					WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: labels}}},
-				Containers: []corev1.Container{{Name: "server", Image: GuestImage, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"/guest", "serve"},
-					Env: []corev1.EnvVar{{Name: "POD_NAME", ValueFrom: field("metadata.name")}, {Name: "POD_IP", ValueFrom: field("status.podIP")},
+				Containers: []corev1.Container{{Name: "server", Image: GuestImage, ImagePullPolicy: corev1.PullIfNotPresent,
+					Command: []string{"/guest", "serve"},
+					Env: []corev1.EnvVar{{Name: "POD_NAME", ValueFrom: field("metadata.name")},
+						{Name: "POD_IP", ValueFrom: field("status.podIP")},
 						{Name: "NODE_NAME", ValueFrom: field("spec.nodeName")}}}},
 			}}},
 	}, metav1.CreateOptions{})
@@ -221,7 +223,8 @@ func (s *Stage) Command(ctx context.Context, args ...string) *exec.Cmd {
 // UpdateArgs of kamino update for the donor and that many new nodes, without a proof: each canary
 // is one more machine to boot.
 func (s *Stage) UpdateArgs(nodes int) []string {
-	return []string{"update", "--target-node", strings.ToLower(s.Donor.ComputerName), "--new-updated-nodes", fmt.Sprint(nodes), "--prove", "none",
+	return []string{"update", "--target-node", strings.ToLower(s.Donor.ComputerName), "--new-updated-nodes",
+		fmt.Sprint(nodes), "--prove", "none",
 		"--grace-period", "30", "--image", s.Images.Kamino, "-o", "json"}
 }
 

@@ -25,7 +25,8 @@ func (k *player) certify(ctx context.Context) error {
 		return fmt.Errorf("make key: %w", err)
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + k.node, Organization: []string{"system:nodes"}}, DNSNames: []string{k.hostname}}, key)
+		Subject: pkix.Name{CommonName: "system:node:" + k.node, Organization: []string{"system:nodes"}}, DNSNames: []string{k.hostname}},
+		key)
 	if err != nil {
 		return fmt.Errorf("make request: %w", err)
 	}
@@ -33,12 +34,14 @@ func (k *player) certify(ctx context.Context) error {
 	made, err := requests.Create(ctx, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeletServingSignerName,
 			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-			Usages:  []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}}}, metav1.CreateOptions{})
+			Usages:  []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	made.Status.Conditions = append(made.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved,
-		Status: corev1.ConditionTrue, Reason: "Approved", LastUpdateTime: metav1.Now()})
+	made.Status.Conditions = append(made.Status.Conditions,
+		certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved,
+			Status: corev1.ConditionTrue, Reason: "Approved", LastUpdateTime: metav1.Now()})
 	_, err = requests.UpdateApproval(context.WithValue(ctx, userKey{}, nil), made.Name, made, metav1.UpdateOptions{})
 	return err
 }
@@ -48,8 +51,10 @@ func (k *player) started(ctx context.Context) error {
 	now := metav1.NewTime(k.Now())
 	_, err := k.fleet.client.CoreV1().Events(metav1.NamespaceDefault).Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: k.node + ".", Namespace: metav1.NamespaceDefault},
-		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: k.node}, Reason: "Starting", Message: "Starting kubelet.", Type: corev1.EventTypeNormal,
-		Source: corev1.EventSource{Component: "kubelet", Host: k.node}, FirstTimestamp: now, LastTimestamp: now, Count: 1}, metav1.CreateOptions{})
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: k.node}, Reason: "Starting", Message: "Starting kubelet.",
+		Type:   corev1.EventTypeNormal,
+		Source: corev1.EventSource{Component: "kubelet", Host: k.node}, FirstTimestamp: now, LastTimestamp: now, Count: 1},
+		metav1.CreateOptions{})
 	return err
 }
 

@@ -34,7 +34,8 @@ const awsScheme = "aws:///"
 func machineOf(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
 
 // awsStates are the states of instances in Azure's words; what is not in it is gone.
-var awsStates = map[string]string{"pending": emulator.PowerStarting, "running": emulator.PowerRunning, "stopping": emulator.PowerStopping, "shutting-down": emulator.PowerStopping, "stopped": emulator.PowerStopped}
+var awsStates = map[string]string{"pending": emulator.PowerStarting, "running": emulator.PowerRunning, "stopping": emulator.PowerStopping,
+	"shutting-down": emulator.PowerStopping, "stopped": emulator.PowerStopped}
 
 // What the user data of a canary tells its guest: AWS shows that no tags.
 var (
@@ -44,8 +45,10 @@ var (
 
 func fromAWS(m aws.Machine) emulator.Instance {
 	i := emulator.Instance{
-		ID: awsScheme + m.Zone + "/" + m.ID, VMID: systemUUID(m.ID), Pool: m.Group, Name: m.ID, ComputerName: m.Hostname, Location: strings.TrimRight(m.Zone, "abc"),
-		Size: m.Type, OSDiskID: m.Volume, PowerState: awsStates[m.State], State: "Succeeded", Architecture: "x64", Tags: map[string]string{},
+		ID: awsScheme + m.Zone + "/" + m.ID, VMID: systemUUID(m.ID), Pool: m.Group, Name: m.ID, ComputerName: m.Hostname,
+		Location: strings.TrimRight(m.Zone, "abc"),
+		Size:     m.Type, OSDiskID: m.Volume, PowerState: awsStates[m.State], State: "Succeeded", Architecture: "x64",
+		Tags: map[string]string{},
 	}
 	if m.Arch == "arm64" {
 		i.Architecture = "Arm64"

@@ -33,7 +33,8 @@ const (
 // the bootstrap of a pool is put in place. Kamino's agent is on the image where the script installs
 // it.
 func Generalize(files map[string]string, pool string, agent bool) {
-	for _, name := range []string{MachineIDFile, hostnameFile, sshKeyFile, credentialFile, ReceiptFile, lineageFile, ancestryFile, KubeletUnit} {
+	for _, name := range []string{MachineIDFile, hostnameFile, sshKeyFile, credentialFile, ReceiptFile, lineageFile,
+		ancestryFile, KubeletUnit} {
 		delete(files, name)
 	}
 	if files[poolFile] = pool + "\n"; agent {

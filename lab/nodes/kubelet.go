@@ -173,8 +173,11 @@ func (k *Kubelet) Introduce(ctx context.Context) error {
 	if nonce == "" || !k.agent {
 		return nil
 	}
-	report, err := json.Marshal(kamino.NodeReport{Nonce: nonce, At: k.Now().UTC(), MachineID: k.machineID, SSHKeys: []string{k.sshKey}, PackageDigest: k.packages,
-		Timing: kamino.Timing{Phases: map[string]float64{"kernel": 1, "kubelet": 1}, Starts: map[string]float64{"kernel": 0, "kubelet": 1}}, FailedUnits: k.Behaviour.Units})
+	report, err := json.Marshal(kamino.NodeReport{Nonce: nonce, At: k.Now().UTC(), MachineID: k.machineID, SSHKeys: []string{k.sshKey},
+		PackageDigest: k.packages,
+		Timing: kamino.Timing{Phases: map[string]float64{"kernel": 1, "kubelet": 1},
+			Starts: map[string]float64{"kernel": 0, "kubelet": 1}},
+		FailedUnits: k.Behaviour.Units})
 	if err != nil {
 		return fmt.Errorf("encode report: %w", err)
 	}

@@ -27,7 +27,8 @@ func (k *Kubelet) Running(pod *corev1.Pod, ready bool, restarts int32) corev1.Po
 	for _, c := range pod.Spec.InitContainers {
 		status.InitContainerStatuses = append(status.InitContainerStatuses, corev1.ContainerStatus{
 			Name: c.Name, Image: c.Image, ImageID: c.Image, Ready: true,
-			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}},
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now,
+				FinishedAt: now}},
 		})
 	}
 	for _, c := range pod.Spec.Containers {
@@ -47,7 +48,8 @@ func (k *Kubelet) Running(pod *corev1.Pod, ready bool, restarts int32) corev1.Po
 // Waiting is the status of a pod whose containers wait for a reason.
 func (k *Kubelet) Waiting(pod *corev1.Pod, reason string) corev1.PodStatus {
 	now := metav1.NewTime(k.Now())
-	status := corev1.PodStatus{Phase: corev1.PodPending, HostIP: k.Network.node(k.Instance.ID), StartTime: &now, Conditions: podConditions(false, "ContainersNotReady", now)}
+	status := corev1.PodStatus{Phase: corev1.PodPending, HostIP: k.Network.node(k.Instance.ID), StartTime: &now,
+		Conditions: podConditions(false, "ContainersNotReady", now)}
 	for _, c := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image,
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "back-off"}}})
@@ -80,7 +82,8 @@ func (k *Kubelet) Post(ctx context.Context, pod *corev1.Pod, status corev1.PodSt
 	if err != nil {
 		return err
 	}
-	_, err = k.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = k.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	return err
 }
 

@@ -39,7 +39,8 @@ type Boot struct{ ID, Kernel string }
 // CheckUpgrade refuses a disk whose last change of packages was interrupted.
 func CheckUpgrade(files map[string]string) error {
 	if _, unfinished := files[journalFile]; unfinished {
-		return &patch.Refused{Why: "an earlier change of packages was interrupted", Do: "on the node: dpkg --configure -a && apt-get -f install"}
+		return &patch.Refused{Why: "an earlier change of packages was interrupted",
+			Do: "on the node: dpkg --configure -a && apt-get -f install"}
 	}
 	return nil
 }

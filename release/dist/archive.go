@@ -30,7 +30,8 @@ func tarball(folder string, at time.Time, entries []entry) ([]byte, error) {
 	}
 	w := tar.NewWriter(z)
 	for _, e := range entries {
-		h := &tar.Header{Name: folder + "/" + e.name, Mode: e.mode, Size: int64(len(e.body)), Typeflag: tar.TypeReg, ModTime: at, Format: tar.FormatPAX}
+		h := &tar.Header{Name: folder + "/" + e.name, Mode: e.mode, Size: int64(len(e.body)), Typeflag: tar.TypeReg, ModTime: at,
+			Format: tar.FormatPAX}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
 		}

@@ -40,10 +40,12 @@ func (r *Release) buildKamino(ctx context.Context) error {
 func (r *Release) build(ctx context.Context, program string, t Target, variables ...string) error {
 	file := filepath.Join(r.work, program+"-"+t.OS+"-"+t.Arch)
 	flags := append([]string{"-s -w", "-X main.version=v" + r.Version, "-X main.commit=" + r.Commit}, variables...)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags=grpcnotrace", "-ldflags", strings.Join(flags, " "), "-o", file, "./cmd/"+program)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags=grpcnotrace", "-ldflags",
+		strings.Join(flags, " "), "-o", file, "./cmd/"+program)
 	cmd.Dir, cmd.Stderr = r.Source, os.Stderr
 	// What somebody's shell says of flags or of the processor must not change the bytes.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.OS, "GOARCH="+t.Arch, "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.OS, "GOARCH="+t.Arch, "GOFLAGS=", "GOAMD64=v1",
+		"GOARM64=v8.0", "GOEXPERIMENT=")
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s for %s: %w", program, t, err)
 	}

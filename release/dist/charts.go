@@ -93,7 +93,8 @@ func (r *Release) imageValues(chart string) []value {
 		return []value{{"sealImages[]", r.reference(agent)}}
 	case "kamino":
 		return []value{
-			{"image.registry", r.Registry}, {"image.repository", kamino}, {"image.digest", r.images[kamino].Hex}, {"sealImage", r.reference(agent)},
+			{"image.registry", r.Registry}, {"image.repository", kamino}, {"image.digest", r.images[kamino].Hex},
+			{"sealImage", r.reference(agent)},
 			{"kamino-base.sealImages[]", r.reference(agent)},
 		}
 	default:

@@ -29,6 +29,7 @@ func (r *Release) manual(program string) (entry, error) {
 			text = append(text, line)
 		}
 	}
-	head := fmt.Sprintf("%% %s(%s) v%s | %s\n%%\n%% %s\n\n", strings.ToUpper(program), m.section, r.Version, m.title, r.Time.Format("January 2006"))
+	head := fmt.Sprintf("%% %s(%s) v%s | %s\n%%\n%% %s\n\n", strings.ToUpper(program), m.section, r.Version, m.title,
+		r.Time.Format("January 2006"))
 	return entry{name: "man/" + program + "." + m.section, mode: 0o644, body: md2man.Render([]byte(head + strings.Join(text, "")))}, nil
 }

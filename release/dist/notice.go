@@ -15,7 +15,8 @@ func Notice(source string) (string, error) {
 	r := Release{Source: source, Targets: Targets, modules: map[string]module{}}
 	deps := map[string]*debug.Module{}
 	for _, t := range r.Targets {
-		cmd := exec.Command("go", "list", "-deps", "-tags=grpcnotrace", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", "./cmd/"+kamino, "./cmd/"+agent)
+		cmd := exec.Command("go", "list", "-deps", "-tags=grpcnotrace", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}",
+			"./cmd/"+kamino, "./cmd/"+agent)
 		cmd.Dir, cmd.Stderr = source, os.Stderr
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.OS, "GOARCH="+t.Arch, "GOFLAGS=")
 		out, err := cmd.Output()

@@ -74,7 +74,8 @@ func (r *Release) installed(t Target) (files.Contents, error) {
 		return nil, err
 	}
 	put := func(from, to string, mode os.FileMode) *files.Content {
-		return &files.Content{Source: from, Destination: to, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: r.Time}}
+		return &files.Content{Source: from, Destination: to, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root",
+			Mode: mode, MTime: r.Time}}
 	}
 	contents := files.Contents{
 		put(r.binaries[agent+" "+t.String()], "/usr/bin/"+agent, 0o755),

@@ -67,7 +67,8 @@ func (r *Release) provenance(ctx context.Context) error {
 		s.Subject = append(s.Subject, resource{Name: name, Digest: map[string]string{"sha256": sums[name]}})
 	}
 	for _, program := range []string{agent, kamino} { // as a registry names them
-		s.Subject = append(s.Subject, resource{Name: r.Registry + "/" + program, Digest: map[string]string{"sha256": r.images[program].Hex}})
+		s.Subject = append(s.Subject, resource{Name: r.Registry + "/" + program,
+			Digest: map[string]string{"sha256": r.images[program].Hex}})
 	}
 	_, goVersion, err := r.contents(r.binaries[agent+" "+r.linux()[0].String()])
 	if err != nil {
@@ -75,9 +76,10 @@ func (r *Release) provenance(ctx context.Context) error {
 	}
 	s.Predicate = predicate{
 		BuildDefinition: definition{
-			BuildType:            buildType,
-			ExternalParameters:   map[string]string{"version": r.Version, "registry": r.Registry},
-			ResolvedDependencies: []resource{{URI: "git+https://kamino.dev/kamino@v" + r.Version, Digest: map[string]string{"gitCommit": r.Commit}}},
+			BuildType:          buildType,
+			ExternalParameters: map[string]string{"version": r.Version, "registry": r.Registry},
+			ResolvedDependencies: []resource{{URI: "git+https://kamino.dev/kamino@v" + r.Version,
+				Digest: map[string]string{"gitCommit": r.Commit}}},
 		},
 		RunDetails: details{Builder: builder{ID: localBuilder, Version: map[string]string{"go": goVersion}}},
 	}

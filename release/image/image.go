@@ -37,7 +37,8 @@ func New(arch string, config v1.Config, programs ...Program) (v1.Image, error) {
 			return nil, err
 		}
 		// No times in it: they would change the digest.
-		if err := w.WriteHeader(&tar.Header{Name: p.Name, Mode: 0o555, Size: int64(len(body)), Typeflag: tar.TypeReg, ModTime: time.Unix(0, 0)}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: p.Name, Mode: 0o555, Size: int64(len(body)), Typeflag: tar.TypeReg,
+			ModTime: time.Unix(0, 0)}); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(body); err != nil {
@@ -102,7 +103,8 @@ func Archive(index v1.ImageIndex) ([]byte, error) {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(name), Mode: 0o644, Size: int64(len(body)), Typeflag: tar.TypeReg}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(name), Mode: 0o644, Size: int64(len(body)),
+			Typeflag: tar.TypeReg}); err != nil {
 			return err
 		}
 		_, err = w.Write(body)

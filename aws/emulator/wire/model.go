@@ -22,7 +22,8 @@ const debian = "/usr/lib/python3/dist-packages/botocore/data"
 var ErrMissing = errors.New("the service models of botocore are not installed: apt-get install python3-botocore")
 
 // services are the directories of the models.
-var services = map[string]string{"ec2": "ec2/2016-11-15", "autoscaling": "autoscaling/2011-01-01", "ssm": "ssm/2014-11-06", "sts": "sts/2011-06-15"}
+var services = map[string]string{"ec2": "ec2/2016-11-15", "autoscaling": "autoscaling/2011-01-01",
+	"ssm": "ssm/2014-11-06", "sts": "sts/2011-06-15"}
 
 // service is a model, as far as it is compared with.
 type service struct {

@@ -42,7 +42,8 @@ func Node(o Options) *boot.Capture {
 	m := &maker{r: rand.New(rand.NewPCG(o.Seed, 7)), c: &boot.Capture{Schema: boot.Schema, Sources: []string{"systemd"}}}
 	m.stretch = 0.9 + 0.25*m.r.Float64()
 	c := m.c
-	c.Host = boot.Host{Name: o.Name, BootID: fmt.Sprintf("%016x%016x", m.r.Uint64(), m.r.Uint64()), Kernel: "6.1.0-23-cloud-amd64", OS: "Debian GNU/Linux 12 (bookworm)",
+	c.Host = boot.Host{Name: o.Name, BootID: fmt.Sprintf("%016x%016x", m.r.Uint64(), m.r.Uint64()), Kernel: "6.1.0-23-cloud-amd64",
+		OS:           "Debian GNU/Linux 12 (bookworm)",
 		Architecture: "x86-64", Virtualization: "microsoft"}
 	c.Manager = boot.Manager{Version: "252.39-1~deb12u2", KernelRealtime: 1767225600 * s, InitRD: 934112, Userspace: userspace,
 		SecurityStart: userspace + 4211, SecurityFinish: userspace + 4987, GeneratorsStart: userspace + 20110,
@@ -75,7 +76,8 @@ func (m *maker) unit(id string, lag, took boot.Micros, after ...string) boot.Mic
 	}
 	start += m.at(lag)
 	done := start + m.at(took)
-	m.c.Units = append(m.c.Units, boot.Unit{ID: id, After: after, ActiveState: "active", Stamps: boot.Stamps{Activating: start, Activated: done}})
+	m.c.Units = append(m.c.Units, boot.Unit{ID: id, After: after, ActiveState: "active",
+		Stamps: boot.Stamps{Activating: start, Activated: done}})
 	return done
 }
 
@@ -136,8 +138,9 @@ func (m *maker) ordinary(parked boot.Micros) boot.Micros {
 	final := m.unit("cloud-final.service", 4*ms, 11703*ms, "multi-user.target")
 	m.stages()
 	kubelet := m.extension(final)
-	c.Units = append(c.Units, boot.Unit{ID: "kubelet.service", After: []string{"containerd.service", "network-online.target"}, ActiveState: "active",
-		Stamps: boot.Stamps{Activating: kubelet, Activated: kubelet + 24*ms}})
+	c.Units = append(c.Units, boot.Unit{ID: "kubelet.service", After: []string{"containerd.service", "network-online.target"},
+		ActiveState: "active",
+		Stamps:      boot.Stamps{Activating: kubelet, Activated: kubelet + 24*ms}})
 	m.kubelet(kubelet)
 	return final + 60*ms
 }
@@ -145,13 +148,16 @@ func (m *maker) ordinary(parked boot.Micros) boot.Micros {
 func (m *maker) stages() {
 	c := m.c
 	for _, st := range []struct{ stage, unit string }{
-		{"init-local", "cloud-init-local.service"}, {"init-network", "cloud-init.service"}, {"modules-config", "cloud-config.service"}, {"modules-final", "cloud-final.service"},
+		{"init-local", "cloud-init-local.service"}, {"init-network", "cloud-init.service"}, {"modules-config", "cloud-config.service"},
+		{"modules-final", "cloud-final.service"},
 	} {
 		u := c.Unit(st.unit)
-		c.Spans = append(c.Spans, boot.Span{Name: st.stage, Kind: boot.SpanStage, Unit: u.ID, Start: u.Activating + 600*ms, End: u.Activated - 80*ms, Result: "SUCCESS", Source: "cloud-init"})
+		c.Spans = append(c.Spans, boot.Span{Name: st.stage, Kind: boot.SpanStage, Unit: u.ID, Start: u.Activating + 600*ms,
+			End: u.Activated - 80*ms, Result: "SUCCESS", Source: "cloud-init"})
 	}
 	u := c.Unit("cloud-init.service")
-	c.Spans = append(c.Spans, boot.Span{Name: "init-network/config-disk_setup", Kind: boot.SpanTask, Unit: u.ID, Start: u.Activating + 2*s, End: u.Activating + 9*s, Result: "SUCCESS", Source: "cloud-init"})
+	c.Spans = append(c.Spans, boot.Span{Name: "init-network/config-disk_setup", Kind: boot.SpanTask, Unit: u.ID, Start: u.Activating + 2*s,
+		End: u.Activating + 9*s, Result: "SUCCESS", Source: "cloud-init"})
 }
 
 // extension adds the tasks of AKS's script and returns when it started kubelet.
@@ -162,10 +168,12 @@ func (m *maker) extension(final boot.Micros) boot.Micros {
 		took boot.Micros
 	}{
 		{"AKS.CSE.holdWALinuxAgent", 490 * ms}, {"AKS.CSE.configureAdminUser", 130 * ms}, {"AKS.CSE.cleanUpContainerd", 220 * ms},
-		{"AKS.CSE.installKubeletKubectl", 1480 * ms}, {"AKS.CSE.ensureContainerd", 940 * ms}, {"AKS.CSE.configureKubeletAndKubectl", 6560 * ms},
+		{"AKS.CSE.installKubeletKubectl", 1480 * ms}, {"AKS.CSE.ensureContainerd", 940 * ms},
+		{"AKS.CSE.configureKubeletAndKubectl", 6560 * ms},
 		{"AKS.CSE.configureCNI", 1210 * ms}, {"AKS.CSE.configureK8s", 880 * ms}, {"AKS.CSE.ensureKubelet", 3270 * ms},
 	} {
-		m.c.Spans = append(m.c.Spans, boot.Span{Name: t.name, Kind: boot.SpanTask, Unit: "walinuxagent.service", Start: at, End: at + m.at(t.took), Source: "extension"})
+		m.c.Spans = append(m.c.Spans, boot.Span{Name: t.name, Kind: boot.SpanTask, Unit: "walinuxagent.service", Start: at,
+			End: at + m.at(t.took), Source: "extension"})
 		at += m.at(t.took) + m.at(40*ms)
 	}
 	return at - m.at(1200*ms)
@@ -199,15 +207,18 @@ func (m *maker) kubelet(at boot.Micros) {
 		name string
 		lag  boot.Micros
 	}{
-		{boot.MarkCertIssued, 1400 * ms}, {boot.MarkRegistered, 700 * ms}, {boot.MarkCNIReady, 2900 * ms}, {boot.MarkReady, 300 * ms}, {boot.MarkFirstPod, 1900 * ms},
+		{boot.MarkCertIssued, 1400 * ms}, {boot.MarkRegistered, 700 * ms}, {boot.MarkCNIReady, 2900 * ms}, {boot.MarkReady, 300 * ms},
+		{boot.MarkFirstPod, 1900 * ms},
 	} {
 		at += m.at(k.lag)
 		m.c.Marks = append(m.c.Marks, boot.Mark{Name: k.name, At: at, Source: "journal"})
 	}
 }
 
-var daemons = []string{"ssh", "chrony", "rsyslog", "auditd", "polkit", "systemd-logind", "cron", "unattended-upgrades", "multipathd", "snapd", "irqbalance",
-	"systemd-resolved", "node-exporter", "localdns", "iscsid", "rpcbind", "sysstat", "kmod-static-nodes", "modprobe@drm", "modprobe@fuse", "ModemManager", "udisks2"}
+var daemons = []string{"ssh", "chrony", "rsyslog", "auditd", "polkit", "systemd-logind", "cron", "unattended-upgrades",
+	"multipathd", "snapd", "irqbalance",
+	"systemd-resolved", "node-exporter", "localdns", "iscsid", "rpcbind", "sysstat", "kmod-static-nodes", "modprobe@drm", "modprobe@fuse",
+	"ModemManager", "udisks2"}
 
 // fill adds the crowd: daemons, sockets, timers and devices that hold nobody up.
 func (m *maker) fill(n int, end boot.Micros) {
@@ -218,15 +229,19 @@ func (m *maker) fill(n int, end boot.Micros) {
 			if i/5 >= len(daemons) {
 				name = fmt.Sprintf("%s-%d.service", daemons[(i/5)%len(daemons)], i/5)
 			}
-			m.unit(name, boot.Micros(m.r.IntN(900))*ms, boot.Micros(3+m.r.IntN(420))*ms, "basic.target", "sysinit.target", "system.slice", "dbus.service", "systemd-journald.socket")
+			m.unit(name, boot.Micros(m.r.IntN(900))*ms, boot.Micros(3+m.r.IntN(420))*ms, "basic.target", "sysinit.target", "system.slice",
+				"dbus.service", "systemd-journald.socket")
 		case 1:
-			m.unit(fmt.Sprintf("sys-devices-pci0000:00-0000:00:%02x.%d-block.device", i/8, i%8), boot.Micros(700+m.r.IntN(900))*ms, 0, "systemd-udevd.service")
+			m.unit(fmt.Sprintf("sys-devices-pci0000:00-0000:00:%02x.%d-block.device", i/8, i%8), boot.Micros(700+m.r.IntN(900))*ms, 0,
+				"systemd-udevd.service")
 		case 2:
-			m.unit(fmt.Sprintf("listener-%d.socket", i), boot.Micros(m.r.IntN(60))*ms, boot.Micros(m.r.IntN(9))*ms, "sysinit.target", "system.slice", "-.slice")
+			m.unit(fmt.Sprintf("listener-%d.socket", i), boot.Micros(m.r.IntN(60))*ms, boot.Micros(m.r.IntN(9))*ms, "sysinit.target",
+				"system.slice", "-.slice")
 		case 3:
 			m.unit(fmt.Sprintf("job-%d.timer", i), boot.Micros(m.r.IntN(30))*ms, 0, "sysinit.target")
 		case 4:
-			m.unit(fmt.Sprintf(`run-credentials-unit\x2d%d.mount`, i), boot.Micros(m.r.IntN(200))*ms, boot.Micros(1+m.r.IntN(20))*ms, "-.slice", "systemd-journald.socket")
+			m.unit(fmt.Sprintf(`run-credentials-unit\x2d%d.mount`, i), boot.Micros(m.r.IntN(200))*ms, boot.Micros(1+m.r.IntN(20))*ms,
+				"-.slice", "systemd-journald.socket")
 		}
 	}
 }

@@ -64,7 +64,8 @@ func Play(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-buildvcs=false", "-count=1", "-v", "-timeout=3h", "-overlay="+overlay, "-ldflags=-s -w", "-run=^"+t.Name()+"$", ".")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-buildvcs=false", "-count=1", "-v", "-timeout=3h", "-overlay="+overlay,
+		"-ldflags=-s -w", "-run=^"+t.Name()+"$", ".")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Error(err)
@@ -113,7 +114,8 @@ type function struct {
 }
 
 func (w *weaver) write(file string, text []byte) error {
-	copied := filepath.Join(w.dir, strings.ReplaceAll(strings.TrimPrefix(file, w.root+string(filepath.Separator)), string(filepath.Separator), "_"))
+	copied := filepath.Join(w.dir, strings.ReplaceAll(strings.TrimPrefix(file, w.root+string(filepath.Separator)),
+		string(filepath.Separator), "_"))
 	w.replace[file] = copied
 	return os.WriteFile(copied, text, 0o600)
 }
@@ -261,7 +263,8 @@ func (s *source) mutate(mutant string, text []byte) (funcs []string, header stri
 		used.WriteString(f.text)
 	}
 	header = "package " + file.Name.Name + "\n\n"
-	s.asks = file.Name.Name != "kamino" && !slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == module })
+	s.asks = file.Name.Name != "kamino" && !slices.ContainsFunc(file.Imports,
+		func(i *ast.ImportSpec) bool { return i.Path.Value == module })
 	for _, i := range file.Imports {
 		name := path.Base(strings.Trim(i.Path.Value, `"`))
 		if i.Name != nil {

@@ -160,7 +160,8 @@ func (c *crashCommand) options(ctx context.Context, cmd *cobra.Command) (opts cr
 			return opts, cleanup, err
 		}
 	}
-	opts = crash.Options{Dir: dir, Binary: binary, Workers: c.workers, Sample: c.sample, Seed: c.seed, AWS: c.cloud == lab.OnAWS, Work: crash.Work(c.work),
+	opts = crash.Options{Dir: dir, Binary: binary, Workers: c.workers, Sample: c.sample, Seed: c.seed, AWS: c.cloud == lab.OnAWS,
+		Work:     crash.Work(c.work),
 		Match:    func(x *crash.Case) bool { return pattern.MatchString(x.Name) },
 		Progress: func(done, all int, o crash.Outcome) { c.progress(cmd, done, all, o) }}
 	if c.processes {
@@ -176,7 +177,8 @@ func (c *crashCommand) progress(cmd *cobra.Command, done, all int, o crash.Outco
 	}
 	if len(o.Violations) > 0 && c.logs != "" {
 		path := filepath.Join(c.logs, fmt.Sprintf("%04d.log", done))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(o.Case.Name+"\n"+strings.Join(o.History, "\n")+"\n"), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(o.Case.Name+"\n"+strings.Join(o.History, "\n")+"\n"), 0o644)); err != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "crash: write log: %v\n", err)
 		}
 	}
@@ -207,7 +209,8 @@ func (c *crashCommand) root() (string, error) {
 
 // simulation adds what the product's random walks and seeded defects found.
 func (c *crashCommand) simulation(ctx context.Context, s *crash.Summary) error {
-	if c.sim == "-" || c.cloud == lab.OnAWS || c.work == string(crash.Patch) || c.work == string(crash.Keep) || c.sample > 0 || c.only != "" || c.processes && c.sim == "" {
+	if c.sim == "-" || c.cloud == lab.OnAWS || c.work == string(crash.Patch) || c.work == string(crash.Keep) || c.sample > 0 ||
+		c.only != "" || c.processes && c.sim == "" {
 		return nil
 	}
 	path := c.sim

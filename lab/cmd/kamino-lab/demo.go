@@ -113,6 +113,7 @@ func printDemo(out io.Writer, r demo.Report) {
 	fmt.Fprintf(w, "\nThe outcome\n")
 	fmt.Fprintf(w, "  donor\t%s was away %.1f s of %.1f s, and is as it was before\n", r.Donor, r.DonorAwaySeconds, r.Seconds)
 	fmt.Fprintf(w, "  budget\tviolated %d times; never fewer than %d pods available\n", r.BudgetViolations, r.LowestAvailable)
-	fmt.Fprintf(w, "  clone\t%s booted from version %s, Ready %.1f s after the run\n", r.Clone.Node, r.Clone.ImageVersion, r.Clone.ReadySeconds)
+	fmt.Fprintf(w, "  clone\t%s booted from version %s, Ready %.1f s after the run\n", r.Clone.Node, r.Clone.ImageVersion,
+		r.Clone.ReadySeconds)
 	fmt.Fprintf(w, "  its ancestry\t%s\n", r.Clone.Ancestry)
 }

@@ -133,8 +133,10 @@ func printCircle(out io.Writer, c machines.Circle) {
 	for _, a := range c.Acts {
 		fmt.Fprintf(w, "  %s\t%6.0f s\n", a.Name, a.Seconds)
 	}
-	fmt.Fprintf(w, "\nThe outcome\n  patched\t%s: %s\n  image\tversion %s, made from %s\n", c.Patched, strings.Join(c.Changed, ", "), c.Version, c.Donor)
-	fmt.Fprintf(w, "  --diff before\t%s\n  --diff after\t%s\n  repository\t%d requests after the patch\n", strings.Join(c.Before, ", "), strings.Join(c.After, ", "), c.Later)
+	fmt.Fprintf(w, "\nThe outcome\n  patched\t%s: %s\n  image\tversion %s, made from %s\n", c.Patched,
+		strings.Join(c.Changed, ", "), c.Version, c.Donor)
+	fmt.Fprintf(w, "  --diff before\t%s\n  --diff after\t%s\n  repository\t%d requests after the patch\n", strings.Join(c.Before, ", "),
+		strings.Join(c.After, ", "), c.Later)
 }
 
 func printMachines(out io.Writer, r machines.Report) {
@@ -143,7 +145,8 @@ func printMachines(out io.Writer, r machines.Report) {
 	fmt.Fprintf(w, "\nThe machines\t(%s)\n", r.Accelerator)
 	fmt.Fprintln(w, "  node\tfrom\tReady after\tmachine-id\tssh host key\tgenerations")
 	for _, m := range r.Machines {
-		fmt.Fprintf(w, "  %s\t%s\t%.0f s\t%s\t%s\t%d\n", m.Node, m.Image, m.ReadySeconds, short(m.MachineID), short(m.HostKey), m.Generations)
+		fmt.Fprintf(w, "  %s\t%s\t%.0f s\t%s\t%s\t%d\n", m.Node, m.Image, m.ReadySeconds, short(m.MachineID),
+			short(m.HostKey), m.Generations)
 	}
 	fmt.Fprintf(w, "\nThe steps\n")
 	for _, s := range r.Steps {
@@ -151,7 +154,8 @@ func printMachines(out io.Writer, r machines.Report) {
 			fmt.Fprintf(w, "  %s\t%6.1f s\n", s.Name, s.Seconds)
 		}
 	}
-	fmt.Fprintf(w, "\nThe outcome\n  donor\t%s was away %.0f s of %.0f s\n  image\tversion %s, %d MB\n", r.Donor, r.DonorAwaySeconds, r.Seconds, r.Version, r.ImageBytes>>20)
+	fmt.Fprintf(w, "\nThe outcome\n  donor\t%s was away %.0f s of %.0f s\n  image\tversion %s, %d MB\n", r.Donor, r.DonorAwaySeconds,
+		r.Seconds, r.Version, r.ImageBytes>>20)
 }
 
 // short is the beginning of an identifier, enough to tell two apart.

@@ -62,7 +62,8 @@ cluster is prepared as kamino init does it, unless --unprepared is given.`,
 	flags.IntVar(&opts.Pools, "pools", 1, "number of pools (scale sets, or Auto Scaling groups)")
 	flags.IntVar(&opts.NodesPerPool, "nodes", 3, "number of nodes of each pool")
 	flags.Float64Var(&opts.Speed, "speed", 1, "how many times faster than the cloud and the nodes work")
-	flags.BoolVar(&opts.Unprepared, "unprepared", false, "leave the cluster as it is before kamino init, to install the chart kamino-base or to run kamino init")
+	flags.BoolVar(&opts.Unprepared, "unprepared", false,
+		"leave the cluster as it is before kamino init, to install the chart kamino-base or to run kamino init")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "log every request and component")
 	return cmd
 }

@@ -58,9 +58,10 @@ func reap() {
 }
 
 func serve(end <-chan os.Signal) error {
-	server := &http.Server{Addr: ":8080", ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "pod %s at %s on node %s\n", os.Getenv("POD_NAME"), os.Getenv("POD_IP"), os.Getenv("NODE_NAME"))
-	})}
+	server := &http.Server{Addr: ":8080", ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, "pod %s at %s on node %s\n", os.Getenv("POD_NAME"), os.Getenv("POD_IP"), os.Getenv("NODE_NAME"))
+		})}
 	go func() {
 		<-end
 		_ = server.Close() // the pod ends; nobody waits for its answers
