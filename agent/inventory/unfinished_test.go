@@ -97,7 +97,9 @@ func TestKilledDNF(t *testing.T) {
 		}
 	}
 	_ = cmd.Process.Kill()
-	<-ended
+	if err := <-ended; err == nil {
+		t.Error("dnf ended by itself")
+	}
 	what, err := Unfinished(d)
 	if err != nil || !strings.Contains(what.What(), "dnf's last transaction") {
 		t.Errorf("%q, %v", what, err)

@@ -12,8 +12,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Next image",type=string,JSONPath=`.status.next.version`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.status.next.built`,description="Age of the next image"
 // +kubebuilder:printcolumn:name="Proven",type=string,JSONPath=`.status.conditions[?(@.type=="Proven")].status`
-// +kubebuilder:printcolumn:name="Behind",type=integer,JSONPath=`.status.behind.days`,description="Days of
-// patches that the next node would lack"
+// +kubebuilder:printcolumn:name="Behind",type=integer,JSONPath=`.status.behind.days`,description="Days of patches that the next node would lack"
 // +kubebuilder:printcolumn:name="Running",type=string,JSONPath=`.status.run.step`,description="Step of the run that is at work"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -66,8 +65,7 @@ type NodePrototypeSpec struct {
 	// MaxImageAge is the age at which an image is rebuilt even if no node was patched since, for
 	// instance 720h. Without it, an image is rebuilt only once a node was patched.
 	//
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[smh])+$') && duration(self) >=
-	// duration('1h')",message="use hours, minutes and seconds, at least 1h, for instance 720h for 30 days"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[smh])+$') && duration(self) >= duration('1h')",message="use hours, minutes and seconds, at least 1h, for instance 720h for 30 days"
 	// +optional
 	MaxImageAge *Duration `json:"maxImageAge,omitempty"`
 	// Select says which nodes may be donors.
@@ -100,8 +98,7 @@ type NodePrototypeSpec struct {
 	// Watch is how long new nodes are watched after a promotion. Where two of the first three, or
 	// more than a fifth of at least five, are not Ready in time, the image is withdrawn.
 	//
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[smh])+$') && duration(self) <=
-	// duration('168h')",message="use hours, minutes and seconds, at most 168h, for instance 24h or 90m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[smh])+$') && duration(self) <= duration('168h')",message="use hours, minutes and seconds, at most 168h, for instance 24h or 90m"
 	// +optional
 	Watch *Duration `json:"watch,omitempty"`
 }
@@ -118,8 +115,7 @@ type Duration string
 // a time that the clocks skip counts as the moment of the change, one that they show twice as the
 // first of the two. A window that lies in skipped time as a whole does not open that day.
 //
-// +kubebuilder:validation:XValidation:rule="self.start != self.end",message="a window that ends when it
-// starts never opens; leave window out for any time"
+// +kubebuilder:validation:XValidation:rule="self.start != self.end",message="a window that ends when it starts never opens; leave window out for any time"
 type Window struct {
 	// Days on which the window opens; without any, on all.
 	//
@@ -163,8 +159,7 @@ type Signal string
 type Select struct {
 	// MinReady is how long a donor must have been Ready.
 	//
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[smh])+$')",message="use hours, minutes
-	// and seconds, for instance 48h for two days or 90m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[smh])+$')",message="use hours, minutes and seconds, for instance 48h for two days or 90m"
 	// +optional
 	MinReady *Duration `json:"minReady,omitempty"`
 	// MinCandidates is how many nodes must be candidates; with fewer, no run starts.
@@ -241,8 +236,7 @@ type Patch struct {
 
 // Prove says what an image goes through before new nodes boot from it.
 //
-// +kubebuilder:validation:XValidation:rule="self.mode != 'None' || !has(self.probe)",message="a probe has no
-// effect where nothing is proved: use mode Canary"
+// +kubebuilder:validation:XValidation:rule="self.mode != 'None' || !has(self.probe)",message="a probe has no effect where nothing is proved: use mode Canary"
 type Prove struct {
 	// Mode: Canary starts one instance beside the pool; None accepts an image unproved.
 	//
@@ -251,16 +245,14 @@ type Prove struct {
 	Mode ProveMode `json:"mode,omitempty"`
 	// Bake is how long a canary is watched once its node is Ready.
 	//
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[smh])+$') && duration(self) <=
-	// duration('24h')",message="use hours, minutes and seconds, at most 24h, for instance 10m or 0s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[smh])+$') && duration(self) <= duration('24h')",message="use hours, minutes and seconds, at most 24h, for instance 10m or 0s"
 	// +kubebuilder:default="10m"
 	// +optional
 	Bake *Duration `json:"bake,omitempty"`
 	// BootBudget is the time for a machine that runs to become a Ready node, for instance 10m; or a
 	// factor of what the pool's canaries usually take, for instance 2x.
 	//
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(([0-9]+[smh])+|[0-9]{1,3}([.][0-9]{1,2})?x)$')",message="use
-	// minutes and seconds, for instance 10m, or a factor, for instance 2x"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(([0-9]+[smh])+|[0-9]{1,3}([.][0-9]{1,2})?x)$')",message="use minutes and seconds, for instance 10m, or a factor, for instance 2x"
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:default="10m"
 	// +optional
