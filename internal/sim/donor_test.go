@@ -167,7 +167,7 @@ func TestOriginalsVersionOfToday(t *testing.T) {
 		v := w.addVersion(poolA, "2026.03.10")
 		v.Tags, v.State = map[string]string{kamino.TagBuiltFrom: "a-0"}, state
 		p := w.update(options("a-0"))
-		if p.err == nil || !strings.Contains(p.err.Error(), kamino.TagReceipt) || !strings.Contains(kamino.Hint(p.err), "--again") {
+		if p.err == nil || !strings.Contains(p.err.Error(), "no seal receipt") || !strings.Contains(kamino.Hint(p.err), "--again") {
 			t.Errorf("%s: %v, hint %q", state, p.err, kamino.Hint(p.err))
 		}
 		if name := lastSegment(w.pools[poolA].image); name != "2026.03.09" {
