@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -130,7 +131,7 @@ func TestEvict(t *testing.T) {
 		{Namespace: "default", Name: "twice", Reason: several, Stuck: true},
 		{Namespace: "default", Name: "web-1"},
 		{Namespace: "default", Name: "web-2"},
-	}, pods); err != nil || diff != "" {
+	}, pods, cmpopts.IgnoreFields(kamino.Pod{}, "UID", "Controller")); err != nil || diff != "" {
 		t.Fatal(err, diff)
 	}
 
