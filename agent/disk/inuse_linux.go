@@ -17,12 +17,15 @@ import (
 )
 
 // Running reports whether the disk is the root of the system that runs here: "/" itself, or a host's
-// root seen from a pod, whose /proc is this kernel's. What the kernel tells is nothing of any other
-// disk that is attached here: Swaps, Loops and Held are then empty.
+// root seen from a pod, whose /proc is this kernel's. The kernel knows nothing of any other disk that
+// is attached here: Swaps, Loops and Held are then empty.
 func (d *Disk) Running() bool {
+	if d.Live() {
+		return true
+	}
 	const name = "proc/sys/kernel/random/boot_id"
 	own, err := os.ReadFile("/" + name)
-	return d.Live() || err == nil && d.Whole().Text(name) == strings.TrimSpace(string(own))
+	return err == nil && d.Whole().Text(name) == strings.TrimSpace(string(own))
 }
 
 // Swaps are the devices and files of the disk to which the running kernel swaps out memory, as
