@@ -16,7 +16,7 @@ const (
 	CodeForeignModel Code = "foreign-model" // somebody else may have set the image
 	CodeNoReceipt    Code = "no-receipt"    // a version has no seal receipt
 	CodeFuture       Code = "future"        // a version was made by a run whose clock was ahead
-	CodeToday        Code = "today"         // the version of today was made already
+	CodeToday        Code = "today"         // an image version of today exists already
 	CodeTooFew       Code = "too-few-candidates"
 	CodePinned       Code = "pinned" // somebody else chose the image
 	CodeRefused      Code = "refused"

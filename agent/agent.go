@@ -50,9 +50,9 @@ var Version = "dev"
 // test that runs a verb must keep its own.
 var Yield = func() error { return nil }
 
-// A run's order to its pods names the UUID of the machine that they are for, and what changes the
-// node its boot. The kubelet of another machine that has the node's name runs them, too, and one that
-// has started again those that a restored etcd brings back.
+// A run's order to its pods names the UUID of the machine that they are for. The order of a pod that
+// changes the node also names the boot. Otherwise the pod would run on another machine that took over
+// the node's name, or once more after a restored etcd brought it back.
 const (
 	machineEnv = "KAMINO_MACHINE"
 	bootEnv    = "KAMINO_BOOT"

@@ -185,8 +185,8 @@ func TestDeepTree(t *testing.T) {
 	}
 }
 
-// TestAnothersSwap: what the kernel tells of and a pod does not see is no error there. On the running
-// system's own root it is one.
+// TestAnothersSwap: a swap file that the kernel names and that a pod does not see is no error in the
+// pod. It is an error on the running system's own root.
 func TestAnothersSwap(t *testing.T) {
 	const name = "/swapfile-of-the-worker"
 	if _, seen, err := hostileDisk(t).statKernels(name); seen || err != nil {

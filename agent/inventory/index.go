@@ -22,7 +22,7 @@ import (
 type Index struct {
 	Agent string `json:"agent"`
 	Base  string `json:"base"` // of the package databases and image stores
-	// Files are those that rules edit, with the digests that they will have.
+	// Files are the files that rules edit, each with the digest of its content after the edit.
 	Files map[string]Indexed `json:"files"`
 	Notes []string           `json:"notes,omitempty"`
 	Whys  []string           `json:"whys,omitempty"` // what speaks against unknown files

@@ -100,7 +100,7 @@ func newPatchCommand(a *app) *cobra.Command {
 best donors: protect and drain the node, upgrade by its own package manager,
 restart it if needed, examine it, and mark it as patched.
 The last node of a pool that serves pods is never patched. A node that does not boot
-is power-cycled once; one that is not healthy afterwards stays blocked, and the
+is power-cycled once. A node that is not healthy afterwards stays blocked, and the
 next candidate is tried. kamino update, or kamino auto-update --patch, then makes
 its disk the pool's image, and autoscaling replaces the other nodes over time.`,
 		Example: `  kamino patch --pool k8s-pool1-12345678-vmss --dry-run

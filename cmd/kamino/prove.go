@@ -105,8 +105,8 @@ func newPromoteCommand(a *app) *cobra.Command {
 		Use:   "promote --pool POOL [--version VERSION] [--prove canary]",
 		Short: "Promote a version: new nodes of the pool boot from it",
 		Long: `Make a hidden version the one that the pool's next node boots from. Without --version
-it is the newest that passed its proof and waits, as with --promote manual; a version
-that you name may be one that was never proved. A withdrawn version can be used again with kamino
+it is the newest that passed its proof and waits, as with --promote manual. A version
+that you name need not be proved. A withdrawn version can be used again with kamino
 rollback only. An image that someone else has set in the model is kept, unless
 --adopt-model is given. Running nodes are not touched.
 

@@ -190,7 +190,7 @@ func inCluster(nodes []kamino.Node, leases []kamino.Lease, original bool) []rema
 	if len(leases) > 0 {
 		if !original {
 			last, rollback = "it holds the leases",
-				"kamino rollback reads them, until each pool is back at its original model, or stays with its image for good"
+				"kamino rollback needs them until each pool is back at its original model, or keeps its image for good"
 		}
 		out = append(out, remainder{What: "the leases of " + boot.Count(len(leases), "pool") + ", with the former models", Needed: rollback,
 			Remove: "kubectl delete lease -n " + kamino.SystemNamespace + " -l app.kubernetes.io/managed-by=kamino"})

@@ -52,7 +52,7 @@ it itself.`,
 	cmd.Flags().BoolVar(&c.opts.DryRun, "dry-run", false, "list what would be given back, and change nothing")
 	cmd.Flags().StringArrayVar(&c.opts.Pools, "pool", nil, "only this pool, by name or ID; may be repeated")
 	cmd.Flags().BoolVar(&c.opts.PoolIsGone, "pool-is-gone", false,
-		"the one pool named was deleted for good: give up its donors and its lease")
+		"give up the donors and the lease of the named pool, which was deleted for good")
 	cmd.Flags().BoolVar(&c.everything, "everything", false,
 		"also print what remains of Kamino, with the command that removes each item: for an uninstall")
 	cmd.Flags().StringVar(&c.release, "end-jobs-of", "",
